@@ -64,10 +64,18 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         self.memory.ledger.iter().filter(|record| record.count == 0).count()
     }
 
-    /// Enters a record; the caller has checked the room.
+    /// Enters a record; the caller has checked the room. A range that follows one of the same parent and moment extends
+    /// it.
     pub(crate) fn hold(&mut self, record: Record) {
         (record.first..record.first + record.count).for_each(|block| self.memory.maps.set(block, Use::Held));
-        if let Some(slot) = self.memory.ledger.iter_mut().find(|slot| slot.count == 0) {
+        let continued = |slot: &&mut Record| {
+            let same = (slot.parent, slot.since) == (record.parent, record.since);
+            let short = slot.count > 0 && slot.count + record.count <= crate::transaction::MAX_BLOCKS;
+            short && same && slot.first + slot.count == record.first
+        };
+        if let Some(slot) = self.memory.ledger.iter_mut().find(continued) {
+            slot.count += record.count;
+        } else if let Some(slot) = self.memory.ledger.iter_mut().find(|slot| slot.count == 0) {
             *slot = record;
         }
     }

@@ -1,0 +1,208 @@
+//! Page cache: which pages hold which blocks, and which page is given up next.
+//!
+//! XN's registry finds a block. This file binds, reads and replaces. Replacement is second chance over clean pages. A
+//! page that the current step has touched, or that is pinned, stays. Cost: one word and one bit a page.
+
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::file_system::{CALLER, FileSystem};
+use crate::layout::indirect::BLOCK_POINTERS;
+use crate::layout::inode::Inode;
+use crate::layout::node::{child, head, inode_place};
+use crate::layout::{BLOCK_BITS, Number, hash, place};
+use alloc::vec;
+use alloc::vec::Vec;
+use xn::binding::Bound;
+use xn::format::{BLOCK_SIZE, Block, CONTENT, SECTOR_SIZE, SECTORS, verify_sector};
+use xn::frames::Frames;
+
+/// What the file system knows of its pages.
+pub(crate) struct Cache {
+    /// Step in which each page was last touched.
+    touched: Vec<u64>,
+    /// Second chance.
+    referenced: Vec<bool>,
+    /// Inode whose data, indirect blocks or nodes each page holds.
+    pub(crate) owner: Vec<Number>,
+    pub(crate) pins: Vec<usize>,
+    step: u64,
+    hand: usize,
+}
+
+impl Cache {
+    pub(crate) fn new(pages: usize) -> Self {
+        let (touched, referenced, owner) = (vec![0; pages], vec![false; pages], vec![0; pages]);
+        Self { touched, referenced, owner, pins: Vec::new(), step: 1, hand: 0 }
+    }
+
+    fn touch(&mut self, page: usize) {
+        self.touched[page] = self.step;
+        self.referenced[page] = true;
+    }
+}
+
+impl<D: Device> FileSystem<'_, D> {
+    /// Begins a step: pages found before may be replaced from now on, unless they are pinned.
+    pub(crate) fn step(&mut self) {
+        self.cache.step += 1;
+    }
+
+    /// The page of a block, if it is cached.
+    pub(crate) fn cached(&mut self, block: u64) -> Option<usize> {
+        let page = self.xn.find(block)?;
+        self.cache.touch(page);
+        Some(page)
+    }
+
+    /// A page that caches nothing, touched so that it stays free for this step.
+    pub(crate) fn free_page(&mut self) -> Result<usize> {
+        if let Some(page) = self.replace() {
+            return Ok(page);
+        }
+        self.write_back()?;
+        self.replace().ok_or(Error::NoMemory)
+    }
+
+    /// Whether `count` pages can be had without write-back. Pages found so far may be replaced afterwards.
+    pub(crate) fn has_room(&mut self, count: usize) -> bool {
+        let clean = |page: &usize| {
+            let info = self.xn.memory.registry.blocks[*page];
+            info.name == 0 || info.state == xn::block::RESIDENT && info.children == 0 && info.unready == 0
+        };
+        (0..self.cache.touched.len()).filter(clean).take(count).count() == count
+    }
+
+    fn replace(&mut self) -> Option<usize> {
+        let count = self.cache.touched.len();
+        for _ in 0..2 * count {
+            let page = self.cache.hand;
+            self.cache.hand = (page + 1) % count;
+            if self.cache.touched[page] == self.cache.step || self.cache.pins.contains(&page) {
+                continue;
+            }
+            let empty = self.xn.memory.registry.blocks[page].name == 0;
+            if empty || !core::mem::take(&mut self.cache.referenced[page]) && self.xn.release(page).is_ok() {
+                self.cache.touch(page);
+                return Some(page);
+            }
+        }
+        None
+    }
+
+    /// Reads a block of the device.
+    pub(crate) fn read_device(&mut self, block: u64, bytes: &mut Block) -> Result<()> {
+        self.counts.reads += 1;
+        self.device.read(block, bytes).map_err(|_| Error::Io)
+    }
+
+    /// Completes a bind: reads the block if XN says so.
+    pub(crate) fn fill(&mut self, page: usize, bound: Bound, owner: Number) -> Result<usize> {
+        self.cache.owner[page] = owner;
+        self.cache.touch(page);
+        if bound == Bound::Zeroed {
+            return Ok(page);
+        }
+        let block = self.xn.info(page)?.block();
+        let mut bytes = [0; BLOCK_SIZE];
+        let read = self.read_device(block, &mut bytes);
+        self.xn.frames.store(page, 0, &bytes);
+        let done = self.xn.read_done(page, read.is_ok());
+        read?;
+        done?;
+        Ok(page)
+    }
+
+    /// The page of `block`, a child of a sector of `parent`.
+    pub(crate) fn child_page(&mut self, parent: usize, sector: usize, block: u64, owner: Number) -> Result<usize> {
+        if let Some(page) = self.cached(block) {
+            return Ok(page);
+        }
+        self.cache.touch(parent);
+        let page = self.free_page()?;
+        self.bind(parent, sector, block, page, owner)
+    }
+
+    /// Binds a page that is free.
+    pub(crate) fn bind(
+        &mut self,
+        parent: usize,
+        sector: usize,
+        block: u64,
+        page: usize,
+        owner: Number,
+    ) -> Result<usize> {
+        let bound = self.xn.bind(&CALLER, parent, sector, block, page)?;
+        self.fill(page, bound, owner)
+    }
+
+    /// The page of child node `index` of a node.
+    pub(crate) fn child_node(&mut self, page: usize, index: usize, directory: Number) -> Result<Option<usize>> {
+        match child(self.sector(page, 0), index) & BLOCK_BITS {
+            0 => Ok(None),
+            block => self.child_page(page, 0, block, directory).map(Some),
+        }
+    }
+
+    /// The page of a directory's first node.
+    pub(crate) fn root_node(&mut self, directory: Number) -> Result<Option<usize>> {
+        let (page, sector, slot) = self.find_inode(directory)?;
+        let inode = Inode::decode(&self.sector(page, sector)[inode_place(slot)..]);
+        match inode.pointers[0] & BLOCK_BITS {
+            _ if !inode.is_directory() => Err(Error::NotDirectory),
+            0 => Ok(None),
+            block => self.child_page(page, sector, block, directory).map(Some),
+        }
+    }
+
+    /// The page of a directory node or of the root block, wherever it is. A node that is not cached names its
+    /// directory, which is found first: XN binds children of cached parents only.
+    pub(crate) fn block_page(&mut self, block: u64) -> Result<usize> {
+        if let Some(page) = self.cached(block) {
+            return Ok(page);
+        }
+        let mut chain = Vec::new();
+        let mut at = block;
+        while self.cached(at).is_none() {
+            let (directory, level, prefix) = self.peek(at)?;
+            chain.push((at, directory, level, prefix));
+            at = place(directory).0;
+            if chain.len() > self.cache.touched.len() {
+                return Err(Error::NoMemory);
+            }
+        }
+        while let Some((at, directory, level, prefix)) = chain.pop() {
+            self.descend(directory, level, prefix, at)?;
+        }
+        self.cached(block).ok_or(Error::Stale)
+    }
+
+    /// What the head of a node on disk says, without a bind.
+    fn peek(&mut self, block: u64) -> Result<(Number, usize, u64)> {
+        if block >= self.xn.superblock().blocks || self.xn.superblock().is_fixed(block) {
+            return Err(Error::Stale);
+        }
+        let mut bytes = [0; BLOCK_SIZE];
+        self.read_device(block, &mut bytes)?;
+        let volume = self.xn.superblock().volume;
+        verify_sector(&volume, block, 0, &bytes[..SECTOR_SIZE]).map_err(|_| Error::Stale)?;
+        bytes[..CONTENT].first_chunk().and_then(head).ok_or(Error::Stale)
+    }
+
+    fn descend(&mut self, directory: Number, level: usize, prefix: u64, block: u64) -> Result<()> {
+        let mut page = self.root_node(directory)?.ok_or(Error::Stale)?;
+        for depth in 0..level.min(hash::MAX_LEVEL) {
+            page = self.child_node(page, hash::child(prefix, depth), directory)?.ok_or(Error::Stale)?;
+        }
+        if self.xn.info(page)?.block() == block { Ok(()) } else { Err(Error::Stale) }
+    }
+
+    /// Binds a fresh child that no page holds yet, wherever in `parent` its pointer is.
+    pub(crate) fn bind_fresh(&mut self, parent: usize, block: u64) -> Result<usize> {
+        let owner = self.cache.owner[parent];
+        let page = self.replace().ok_or(Error::NoMemory)?;
+        let bound = (0..SECTORS).find_map(|sector| self.xn.bind(&CALLER, parent, sector, block, page).ok());
+        self.fill(page, bound.ok_or(Error::Damaged(block))?, owner)
+    }
+}
+
+const _: () = assert!(BLOCK_POINTERS as usize == 62 * SECTORS);

@@ -1,0 +1,186 @@
+//! Durability: write-back, fsync, sync.
+//!
+//! XN says which page may be written and what must be written or flushed before. The guarantee: what fsync or sync
+//! acknowledged is there after a crash, byte for byte. Any other file is in some state since its last fsync, with zeros
+//! where blocks were not there yet. A renamed file has exactly one of its names.
+
+use crate::device::Device;
+use crate::edit::Edit;
+use crate::error::{Error, Result};
+use crate::file_system::FileSystem;
+use crate::layout::Number;
+use crate::layout::node::{self, State};
+use alloc::vec;
+use alloc::vec::Vec;
+use xn::block::{DIRTY, OPEN};
+use xn::error::Error as Xn;
+
+impl<D: Device> FileSystem<'_, D> {
+    /// Makes completed writes durable, and what waited for that free.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        let number = self.xn.flush_start();
+        self.counts.flushes += 1;
+        let done = self.device.flush().is_ok();
+        self.xn.flush_done(number, done);
+        self.unflushed = false;
+        if done { Ok(()) } else { Err(Error::Io) }
+    }
+
+    fn is_dirty(&self, page: usize) -> bool {
+        let info = &self.xn.memory.registry.blocks[page];
+        info.name != 0 && info.is(DIRTY | OPEN)
+    }
+
+    /// Submits a page, if XN permits that now, and awaits the write.
+    fn submit(&mut self, page: usize) -> Result<()> {
+        let block = self.xn.submit(page)?;
+        self.counts.writes += 1;
+        let done = self.device.write(block, &self.xn.frames.0[page]).is_ok();
+        self.xn.write_done(page, done)?;
+        self.unflushed = true;
+        if done { Ok(()) } else { Err(Error::Io) }
+    }
+
+    /// Writes a page after everything that it waits for.
+    pub(crate) fn write_page(&mut self, page: usize) -> Result<()> {
+        let mut pending = vec![page];
+        while let Some(page) = pending.last().copied() {
+            if !self.is_dirty(page) {
+                pending.pop();
+                continue;
+            }
+            match self.submit(page) {
+                Err(Error::Refused(Xn::Unready(block))) => match self.xn.find(block) {
+                    Some(child) if child != page => pending.push(child),
+                    Some(_) => return Err(Error::Damaged(block)),
+                    None => pending.push(self.bind_fresh(page, block)?),
+                },
+                Err(Error::Refused(Xn::Unflushed(_))) => self.flush()?,
+                other => {
+                    other?;
+                    pending.pop();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all dirty pages, level by level, and flushes.
+    pub(crate) fn write_back(&mut self) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
+        loop {
+            let dirty: Vec<usize> =
+                (0..self.xn.memory.registry.blocks.len()).filter(|page| self.is_dirty(*page)).collect();
+            if dirty.is_empty() {
+                return if self.unflushed { self.flush() } else { Ok(()) };
+            }
+            let mut waits = None;
+            for page in &dirty {
+                match self.submit(*page) {
+                    Err(Error::Refused(Xn::Unready(_) | Xn::Unflushed(_))) => waits = Some(*page),
+                    other => other?,
+                }
+            }
+            match waits {
+                Some(_) if self.unflushed => self.flush()?,
+                Some(page) => self.write_page(page)?,
+                None => (),
+            }
+        }
+    }
+
+    /// Makes a file or directory durable, with the way to it. `data_only` leaves out what is not needed to read it.
+    pub fn fsync(&mut self, number: Number, data_only: bool) -> Result<()> {
+        self.check_writable()?;
+        self.step();
+        let inode = self.inode(number)?;
+        let torn = self.pending.unsettled.contains(&number)
+            || self.pending.leaving.iter().any(|old| old.directory == number || old.target == number)
+            || inode.is_directory() && !self.pending.unsettled.is_empty();
+        if torn {
+            return self.sync();
+        }
+        let own: Vec<usize> = (0..self.cache.owner.len())
+            .filter(|page| self.cache.owner[*page] == number && self.is_dirty(*page))
+            .collect();
+        for page in own {
+            self.write_page(page)?;
+        }
+        let young = self.pending.young.contains(&number);
+        // An overwrite changes only times in the inode: fdatasync leaves them out.
+        if !data_only || young || self.pending.changed.contains(&number) {
+            self.write_way(number)?;
+            self.pending.changed.remove(&number);
+        }
+        if self.unflushed {
+            self.flush()?;
+        }
+        self.pending.young.remove(&number);
+        Ok(())
+    }
+
+    /// Writes the inode's page and the dirty pages above it.
+    fn write_way(&mut self, number: Number) -> Result<()> {
+        let (mut page, ..) = self.find_inode(number)?;
+        loop {
+            self.write_page(page)?;
+            let parent = self.xn.info(page)?.parent_block();
+            match self.xn.find(parent) {
+                Some(above) if parent > xn::format::ROOTS => page = above,
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Makes everything durable, ends renames, and frees what they replaced.
+    pub fn sync(&mut self) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
+        self.write_back()?;
+        let leaving = core::mem::take(&mut self.pending.leaving);
+        if !leaving.is_empty() {
+            for old in &leaving {
+                self.step();
+                self.erase(old.block, old.sector, old.offset, old.target)?;
+            }
+            self.write_back()?;
+        }
+        self.pending.young.clear();
+        self.pending.changed.clear();
+        self.pending.unsettled.clear();
+        self.pending.directory_moved = false;
+        self.reclaim();
+        for number in core::mem::take(&mut self.pending.doomed) {
+            self.step();
+            if self.is_used(number) {
+                self.reap(number)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the old entry of a rename, if it still is that.
+    fn erase(&mut self, block: u64, sector: usize, offset: usize, target: Number) -> Result<()> {
+        let Some(page) = self.cached(block) else {
+            // The node was written and replaced: it is found again by what it says of itself.
+            let page = self.block_page(block)?;
+            return self.erase_in(page, sector, offset, target);
+        };
+        self.erase_in(page, sector, offset, target)
+    }
+
+    fn erase_in(&mut self, page: usize, sector: usize, offset: usize, target: Number) -> Result<()> {
+        let found = node::entry_at(self.sector(page, sector), offset);
+        let is_old = found.is_some_and(|old| old.entry.state == State::Leaving && old.entry.number == target);
+        if !is_old {
+            return Ok(());
+        }
+        let (mut edit, block) = (Edit::default(), self.xn.info(page)?.block());
+        node::remove(self.edit(&mut edit, page, sector), offset);
+        self.commit(&edit)?;
+        self.prune(block)
+    }
+}

@@ -1,0 +1,133 @@
+//! Free space: explicit grouping, region maps, held blocks.
+//!
+//! A group is 16 neighbouring blocks. A directory takes its nodes and the first blocks of its files from its group
+//! while that has room, then from the next free group. Data follows its predecessor.
+
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::file_system::FileSystem;
+use xn::error::Error as Xn;
+use xn::format::{BLOCK_SIZE, REGION_BLOCKS};
+use xn::region_map::Use;
+
+/// Blocks of a group.
+pub(crate) const GROUP: u64 = 16;
+
+impl<D: Device> FileSystem<'_, D> {
+    /// Reads the map of a region, if it is not loaded.
+    pub(crate) fn load_map(&mut self, region: u64) -> Result<()> {
+        if self.xn.memory.maps.directory.get(region as usize).is_none_or(|entry| *entry != 0) {
+            return Ok(());
+        }
+        let mut bytes = [0; BLOCK_SIZE];
+        self.read_device(self.xn.superblock().map_block(region), &mut bytes)?;
+        Ok(self.xn.load_map(region, region as usize, Some(&bytes))?)
+    }
+
+    fn is_free(&mut self, block: u64) -> Result<bool> {
+        if block >= self.xn.superblock().blocks {
+            return Ok(false);
+        }
+        match self.xn.memory.maps.get(block) {
+            Err(Xn::Absent(_)) => {
+                self.load_map(block / REGION_BLOCKS)?;
+                Ok(self.xn.memory.maps.get(block) == Ok(Use::Free))
+            }
+            other => Ok(other == Ok(Use::Free)),
+        }
+    }
+
+    /// A free block near `goal`; the caller allocates it.
+    pub(crate) fn choose(&mut self, goal: u64) -> Result<u64> {
+        if let Some(block) = self.near(goal)? {
+            return Ok(block);
+        }
+        // Held blocks are free once what leads to them is overwritten.
+        if self.xn.memory.ledger.iter().any(|record| record.count > 0) {
+            self.write_back()?;
+            self.reclaim();
+        }
+        self.near(goal)?.ok_or(Error::NoSpace)
+    }
+
+    fn near(&mut self, goal: u64) -> Result<Option<u64>> {
+        let group_end = (goal / GROUP + 1) * GROUP;
+        for block in (goal..group_end).chain(group_end - GROUP..goal) {
+            if self.is_free(block)? {
+                return Ok(Some(block));
+            }
+        }
+        if let Some(block) = self.free_group(self.cursor)? {
+            self.cursor = block;
+            return Ok(Some(block));
+        }
+        self.any_free()
+    }
+
+    /// The first block of a wholly free group at or after `from`, and around.
+    fn free_group(&mut self, from: u64) -> Result<Option<u64>> {
+        let groups = self.xn.superblock().blocks.div_ceil(GROUP);
+        for step in 0..groups {
+            let group = (from / GROUP + step) % groups;
+            self.load_map(group * GROUP / REGION_BLOCKS)?;
+            let maps = &self.xn.memory.maps;
+            let free = |block: u64| maps.get(block) == Ok(Use::Free);
+            if (group * GROUP..(group + 1) * GROUP).all(free) {
+                return Ok(Some(group * GROUP));
+            }
+        }
+        Ok(None)
+    }
+
+    fn any_free(&mut self) -> Result<Option<u64>> {
+        for region in 0..self.xn.superblock().regions() {
+            self.load_map(region)?;
+            let first = region * REGION_BLOCKS;
+            let maps = &self.xn.memory.maps;
+            let last = (first + REGION_BLOCKS).min(self.xn.superblock().blocks);
+            if let Some(block) = (first..last).find(|block| maps.get(*block) == Ok(Use::Free)) {
+                return Ok(Some(block));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A block for a new directory's first node: the beginning of a free group, if there is one.
+    pub(crate) fn choose_group(&mut self, goal: u64) -> Result<u64> {
+        match self.free_group(self.cursor)? {
+            Some(block) => {
+                self.cursor = block + GROUP;
+                Ok(block)
+            }
+            None => self.choose(goal),
+        }
+    }
+
+    /// Frees the held blocks to which nothing on disk leads any more. What a freed block pointed to follows in the next
+    /// round.
+    pub(crate) fn reclaim(&mut self) {
+        let held = |system: &Self| system.xn.memory.ledger.iter().filter(|record| record.count > 0).count();
+        let mut before = usize::MAX;
+        while held(self) < before && held(self) > 0 {
+            before = held(self);
+            let mut cursor = 0;
+            while let Err(Xn::Again(next)) = self.xn.reclaim(cursor) {
+                cursor = next;
+            }
+        }
+    }
+
+    /// Blocks of the volume, and how many are free or held.
+    pub fn space(&mut self) -> Result<(u64, u64)> {
+        let blocks = self.xn.superblock().blocks;
+        let mut free = 0;
+        for region in 0..self.xn.superblock().regions() {
+            self.load_map(region)?;
+            let maps = &self.xn.memory.maps;
+            let last = ((region + 1) * REGION_BLOCKS).min(blocks);
+            let is_free = |block: &u64| matches!(maps.get(*block), Ok(Use::Free | Use::Held));
+            free += (region * REGION_BLOCKS..last).filter(is_free).count() as u64;
+        }
+        Ok((blocks, free))
+    }
+}
