@@ -60,10 +60,10 @@ __attribute__((section("o.indirect"))) u64 indirect(const u8 *sector) {
     u64 level = sector[502];
     if (level == 0) return 0;
     if (level == 1) {
-#pragma clang loop unroll(disable)
+#pragma clang loop unroll_count(2)
         for (int i = 0; i < 62; i++) pointer(*(const u64 *)(sector + 8 * i), DATA);
     } else {
-#pragma clang loop unroll(disable)
+#pragma clang loop unroll_count(2)
         for (int i = 0; i < 62; i++) pointer(*(const u64 *)(sector + 8 * i) & BLOCK, INDIRECT);
     }
     return 0;

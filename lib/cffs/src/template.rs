@@ -132,14 +132,17 @@ fn own_indirect(content: &Content, claims: &mut Claims) -> Result<()> {
     }
 }
 
-/// Whether the template catalogue holds exactly these templates. `read` gives a block of it.
+/// Whether the template catalogue holds exactly these templates. `read` gives a block of it. What lies behind the
+/// programs is not read.
 pub fn is_known<E>(
     volume: &[u8; 16],
     mut read: impl FnMut(u64, &mut Block) -> core::result::Result<(), E>,
 ) -> core::result::Result<bool, E> {
     let (mut own, mut found) = ([0; SECTOR_SIZE * SECTORS], [0; SECTOR_SIZE * SECTORS]);
     for slot in 0..COUNT as u8 {
-        for index in 0..TEMPLATE_BLOCKS as usize {
+        let length = owns_program(slot).len() + access_program(slot).len();
+        let blocks = (1 + length.div_ceil(CONTENT)).div_ceil(SECTORS);
+        for index in 0..blocks {
             let block = encode(volume, slot, index, &mut own);
             read(block, &mut found)?;
             if own != found {

@@ -207,6 +207,6 @@ fn what_is_no_volume_is_refused_and_left_alone() {
     device.flip(0, 8 * 8 + 1);
     assert_eq!(refusal(&mut arena, &device), Some(Error::Foreign));
     device.flip(0, 8 * 8 + 1);
-    device.flip(3, 99);
+    device.flip(2, 99);
     assert_eq!(refusal(&mut arena, &device), Some(Error::Foreign));
 }
