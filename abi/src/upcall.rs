@@ -5,7 +5,9 @@
 //! which resumes what was interrupted and frees the frame, in user mode.
 //!
 //! Where the frame goes: below the interrupted RSP if that lies in the upcall stack, else at the top of the stack;
-//! aligned down to [`FRAME_ALIGNMENT`].
+//! aligned down to [`FRAME_ALIGNMENT`]. Where protection keys are on and the interrupted PKRU is not the one of
+//! upcalls, the frame goes to the top, for every RSP. So no frame may be in use while such code runs: a handler copies
+//! the frame to another stack before it restores another PKRU.
 
 /// Each frame begins at a multiple of this, so that none crosses the end of a page.
 pub const FRAME_ALIGNMENT: u64 = 128;
