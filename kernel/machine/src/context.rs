@@ -131,6 +131,8 @@ pub struct Context {
     pub(crate) stack_base: AtomicU64,
     /// Length of the upcall stack.
     pub(crate) stack_bytes: AtomicU64,
+    /// The same for the short way of exceptions; 0 where protection keys are on, which sends them the longer way.
+    pub(crate) short_stack: AtomicU64,
     /// For each page of the upcall stack its address in the direct map less its offset in the stack.
     pub(crate) stack_alias: [AtomicU64; PRIVATE_PAGES - 1],
     /// One of [`resume`].
@@ -273,6 +275,7 @@ impl Context {
         self.set_program(Program { rip: 0, rsp: 0, rflags: FIRST_FLAGS, pkru: 0 });
         let kept = self.registers.iter().chain([&self.fs_base, &self.gs_base, &self.keys_on]);
         kept.for_each(|word| word.store(0, Ordering::Relaxed));
+        self.short_stack.store(self.stack_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
         self.vector_on.store(1, Ordering::Relaxed);
         self.note_side();
         let bases = if cpu_control::has(abi::feature::FSGSBASE) { 0 } else { callee::BASES };
@@ -347,6 +350,8 @@ impl Context {
     /// Switches the protection keys of the context, which runs on this CPU, on or off.
     pub fn set_keys(&self, on: bool) {
         self.keys_on.store(u64::from(on), Ordering::Relaxed);
+        let short = if on { 0 } else { self.stack_bytes.load(Ordering::Relaxed) };
+        self.short_stack.store(short, Ordering::Relaxed);
         self.mark(callee::KEYS, on);
         crate::cpu_control::switch_protection_keys(on);
         self.note_side();
@@ -486,17 +491,29 @@ impl Context {
     /// critical section is the caller's affair.
     #[inline(always)]
     pub fn push_upcall(&self, program: Program, upcall: Upcall) -> Result<Program, Undeliverable> {
-        self.push_frame(program, upcall).map(|above| Program { pkru: self.pkru_of_upcalls(), ..above })
+        let pkru = self.pkru_of_upcalls();
+        let is_foreign = self.keys_on() && program.pkru != pkru;
+        let top = if is_foreign { self.stack_bytes.load(Ordering::Relaxed) } else { self.stack_top(program) };
+        self.push_below(top, program, upcall).map(|above| Program { pkru, ..above })
     }
 
     /// The same for a context without protection keys.
     #[inline(always)]
     pub fn push_frame(&self, program: Program, upcall: Upcall) -> Result<Program, Undeliverable> {
+        self.push_below(self.stack_top(program), program, upcall)
+    }
+
+    /// Where in the upcall stack a frame ends: below the interrupted RSP if that lies there, else at the top.
+    #[inline(always)]
+    fn stack_top(&self, program: Program) -> u64 {
+        let depth = program.rsp.wrapping_sub(self.stack_base.load(Ordering::Relaxed));
+        depth.min(self.stack_bytes.load(Ordering::Relaxed))
+    }
+
+    #[inline(always)]
+    fn push_below(&self, top: u64, program: Program, upcall: Upcall) -> Result<Program, Undeliverable> {
         let entry = self.declared_entry(upcall.entry)?;
-        let stack_bytes = self.stack_bytes.load(Ordering::Relaxed);
         let stack_base = self.stack_base.load(Ordering::Relaxed);
-        let depth = program.rsp.wrapping_sub(stack_base);
-        let top = if depth > stack_bytes { stack_bytes } else { depth };
         let Some(below) = top.checked_sub(size_of::<UpcallFrame>() as u64) else {
             return Err(Undeliverable::StackOverflow);
         };

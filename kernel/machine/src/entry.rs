@@ -577,6 +577,7 @@ core::arch::global_asm!(
     SCRATCH = const offset_of!(EntryState, scratch),
     STACK_BASE = const context_offset!(stack_base),
     STACK_BYTES = const context_offset!(stack_bytes),
+    SHORT_STACK = const context_offset!(short_stack),
     STACK_ALIAS = const context_offset!(stack_alias),
     RIP = const context_offset!(rip),
     RSP = const context_offset!(rsp),

@@ -473,7 +473,8 @@ chitin_map_many_otherwise:
 # ---- Upcalls for exceptions and reflected calls --------------------------------------------------------------------
 
 # Stack on entry: error, RIP, CS, RFLAGS, RSP, SS; GS is the kernel's. Leaves through iretq, or with the kind pushed and
-# the stack as on entry to chitin_undeliverable.
+# the stack as on entry to chitin_undeliverable. SHORT_STACK is 0 where protection keys are on: no frame fits there,
+# and the rule for them costs other programs nothing.
 .macro deliver kind, entry, address
     push rax
     push rcx
@@ -481,11 +482,11 @@ chitin_map_many_otherwise:
     mov rax, gs:[{CURRENT}]
     mov rdx, [rsp + 56]
     sub rdx, [rax + {STACK_BASE}]
-    cmp rdx, [rax + {STACK_BYTES}]
-    cmova rdx, [rax + {STACK_BYTES}]
+    cmp rdx, [rax + {SHORT_STACK}]
+    cmova rdx, [rax + {SHORT_STACK}]
     sub rdx, {FRAME_BYTES}
     jb 8f
-    and rdx, -{FRAME_ALIGNMENT}
+5:  and rdx, -{FRAME_ALIGNMENT}
     mov ecx, edx
     shr ecx, 12
     mov rcx, [rax + {STACK_ALIAS} + rcx * 8]
@@ -494,9 +495,9 @@ chitin_map_many_otherwise:
     mov rax, gs:[{PRIVATE}]
     mov rax, [rax + \entry]
     test rax, rax
-    jz 8f
+    jz 9f
     bt rax, 47
-    jc 8f
+    jc 9f
     push qword ptr [rsp + 32]
     pop qword ptr [rcx + {FRAME_RIP}]
     push qword ptr [rsp + 56]
@@ -537,12 +538,36 @@ chitin_map_many_otherwise:
     xor ecx, ecx
     wrpkru
     jmp 6b
-8:  pop rdx
+8:  call chitin_frame_under_keys
+    jae 5b
+9:  pop rdx
     pop rcx
     pop rax
     push \kind
     jmp chitin_undeliverable
 .endm
+
+# The offset of a frame in the upcall stack, in rdx, where protection keys are on; the carry flag, where it does not
+# fit. Code under another PKRU than that of upcalls may set RSP as it likes: its frame lies at the top. rax is the
+# current context, and stays so. rcx is lost.
+chitin_frame_under_keys:
+    cmp qword ptr [rax + {KEYS_ON}], 0
+    je 2f
+    xor ecx, ecx
+    rdpkru
+    mov rcx, gs:[{PRIVATE}]
+    cmp eax, [rcx + {UPCALL_PKRU}]
+    mov rax, gs:[{CURRENT}]
+    mov rdx, [rax + {STACK_BYTES}]
+    jne 1f
+    mov rcx, [rsp + 64]
+    sub rcx, [rax + {STACK_BASE}]
+    cmp rcx, rdx
+    cmovb rdx, rcx
+1:  sub rdx, {FRAME_BYTES}
+    ret
+2:  stc
+    ret
 
 .macro exception vector, has_error
 .balign 16

@@ -6,7 +6,7 @@
 //! entry: every kind but the handler's own goes on at the general entry, before anything was saved.
 
 use crate::layout::AREA_ALIGNMENT;
-use crate::upcall::{set_entry, upcall_entry};
+use crate::upcall::{resume_frame_under_keys, set_entry, upcall_entry};
 use abi::area::{PRIVATE, PrivateWords};
 use abi::upcall::UpcallFrame;
 use core::arch::naked_asm;
@@ -46,17 +46,15 @@ extern "C" fn enter<H: FrameHandler>() {
         "mov eax, [rsp + {pkru}]",
         "cmp eax, [rcx + {upcall_pkru}]",
         "jne 2f",
-        "3:",
         "pop r11; pop r10; pop r9; pop r8; pop rdi; pop rsi; pop rdx; pop rcx; pop rax; pop rax",
         "add rsp, 32",
         "iretq",
         "2:",
-        "xor ecx, ecx",
-        "xor edx, edx",
-        "wrpkru",
-        "jmp 3b",
+        "pop r11; pop r10; pop r9; pop r8; pop rdi; pop rsi; pop rdx; pop rcx; pop rax; pop rax",
+        "jmp {resume_frame_under_keys}",
         handled = const H::KIND, general = sym upcall_entry, handle = sym H::handle,
         kind = const offset_of!(UpcallFrame, kind), pkru = const SAVED + offset_of!(UpcallFrame, pkru), frame = const SAVED,
+        resume_frame_under_keys = sym resume_frame_under_keys,
         mask = const -(AREA_ALIGNMENT as i64), upcall_pkru = const PRIVATE + offset_of!(PrivateWords, upcall_pkru) as u64,
     )
 }

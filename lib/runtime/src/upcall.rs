@@ -69,16 +69,12 @@ macro_rules! save {
     };
 }
 
-/// Restores PKRU where it differs, then the registers, frees the frame and goes on. RBX holds the area.
+/// Restores the registers, frees the frame and resumes. RBX holds the area. Another PKRU takes the longer way.
 macro_rules! resume {
     () => {
         "mov eax, [rsp + {pkru}]
          cmp eax, [rbx + {upcall_pkru}]
-         je 8f
-         xor ecx, ecx
-         xor edx, edx
-         wrpkru
-         8:
+         jne {resume_under_keys}
          pop r15; pop r14; pop r13; pop r12; pop rbp; pop rbx; pop r11; pop r10; pop r9; pop r8
          pop rdi; pop rsi; pop rdx; pop rcx; pop rax
          add rsp, 40
@@ -98,9 +94,43 @@ pub extern "C" fn upcall_entry() {
         "mov rax, [rsp + {kind}]",
         "call [rbx + rax * 8 + {handlers}]",
         resume!(),
-        mask = const AREA_MASK, kind = const KIND, handlers = const HANDLERS,
+        mask = const AREA_MASK, kind = const KIND, handlers = const HANDLERS, resume_under_keys = sym resume_under_keys,
         pkru = const PKRU, upcall_pkru = const UPCALL_PKRU,
     )
+}
+
+/// Resumes code under another PKRU than that of upcalls. RSP is at the [`Context`]. It is copied below the red zone of
+/// the interrupted stack before PKRU is restored. From then on the next frame lies at the top of the upcall stack.
+/// Where the interrupted stack cannot be written the copy faults, with the context still in its place.
+#[unsafe(naked)]
+extern "C" fn resume_under_keys() {
+    naked_asm!(
+        "cld",
+        "mov rsi, rsp",
+        "mov rdi, [rsp + {frame_rsp}]",
+        "sub rdi, {red_zone} + {bytes}",
+        "and rdi, -16",
+        "mov rbx, rdi",
+        "mov ecx, {bytes} / 8",
+        "rep movsq",
+        "mov eax, [rsp + {pkru}]",
+        "mov rsp, rbx",
+        "xor ecx, ecx",
+        "xor edx, edx",
+        "wrpkru",
+        "pop r15; pop r14; pop r13; pop r12; pop rbp; pop rbx; pop r11; pop r10; pop r9; pop r8",
+        "pop rdi; pop rsi; pop rdx; pop rcx; pop rax",
+        "add rsp, 40",
+        "iretq",
+        frame_rsp = const FRAME + offset_of!(UpcallFrame, rsp), red_zone = const 128,
+        bytes = const size_of::<Context>(), pkru = const PKRU,
+    )
+}
+
+/// The same where RSP is at the frame and every register is the interrupted code's.
+#[unsafe(naked)]
+pub(crate) extern "C" fn resume_frame_under_keys() {
+    naked_asm!(save!(), "jmp {resume_under_keys}", resume_under_keys = sym resume_under_keys)
 }
 
 /// The end of every entry that has saved all registers: RSP is at the [`Context`] that goes on. Jumped to, not called.
@@ -111,6 +141,7 @@ pub extern "C" fn resume() {
         "and rbx, {mask}",
         resume!(),
         mask = const AREA_MASK, pkru = const PKRU, upcall_pkru = const UPCALL_PKRU,
+        resume_under_keys = sym resume_under_keys,
     )
 }
 
@@ -125,6 +156,7 @@ pub extern "C" fn slice_end_entry() {
         "and rbx, {mask}",
         resume!(),
         give_way = sym give_way, mask = const AREA_MASK, pkru = const PKRU, upcall_pkru = const UPCALL_PKRU,
+        resume_under_keys = sym resume_under_keys,
     )
 }
 
@@ -155,18 +187,10 @@ pub extern "C" fn slice_start_entry() {
         "add rsp, 32",
         "iretq",
         "2:",
-        "push rcx",
-        "push rdx",
-        "mov eax, [rsp + 24 + {frame_pkru}]",
-        "xor ecx, ecx",
-        "xor edx, edx",
-        "wrpkru",
-        "pop rdx",
-        "pop rcx",
         "pop rax",
-        "add rsp, 32",
-        "iretq",
+        "jmp {resume_frame_under_keys}",
         mask = const AREA_MASK, upcall_pkru = const UPCALL_PKRU, frame_pkru = const offset_of!(UpcallFrame, pkru),
+        resume_frame_under_keys = sym resume_frame_under_keys,
     )
 }
 
