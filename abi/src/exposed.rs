@@ -89,7 +89,7 @@ pub enum CpuState {
 pub struct CpuInfo {
     /// [`CpuState`].
     pub state: AtomicU64,
-    /// Number of the environment that runs; 0: none.
+    /// Low 32 bits of the number of the environment that runs; 0: none.
     pub environment: AtomicU64,
     /// Position in the slice vector.
     pub position: AtomicU64,

@@ -5,15 +5,18 @@
 //! upcall with RIP at the `syscall`, so that the call can be made again once the page is there; a pointer that could
 //! never be right is [`crate::Error::BadAddress`].
 //!
-//! A protected control transfer is asked for by a bit instead of a number: `rax` holds [`SYNCHRONOUS`] or [`ASYNCHRONOUS`], and in
-//! its low 32 bits the callee's number. The registers are the message: all pass but `rcx`, `r11` and the flags, FS base too
-//! where the CPU has FSGSBASE. GS base is the callee's private page. Of the caller only RIP and RSP are kept: if a slice of
-//! its own begins before it is entered, it goes on there with an FS base of 0 (its own without FSGSBASE) and the flags that it began with.
+//! A protected control transfer is asked for by a bit instead of a number: `rax` holds [`SYNCHRONOUS`] or
+//! [`ASYNCHRONOUS`], and the callee's number in the bits of [`CALLEE`]. The registers are the message: all pass but
+//! `rcx`, `r11` and the flags, FS base too where the CPU has FSGSBASE. GS base is the callee's private page. Of the
+//! caller only RIP and RSP are kept. If a slice of its own begins before it is entered, it resumes there with an FS base
+//! of 0 (its own without FSGSBASE) and the flags that it began with.
 
-/// In `rax`: a synchronous transfer to the environment in the low 32 bits.
+/// In `rax`: a synchronous transfer.
 pub const SYNCHRONOUS: u64 = 1 << 63;
-/// In `rax`: an asynchronous transfer to the environment in the low 32 bits, unless [`SYNCHRONOUS`] is there too.
+/// In `rax`: an asynchronous transfer, unless [`SYNCHRONOUS`] is there too.
 pub const ASYNCHRONOUS: u64 = 1 << 62;
+/// In `rax`: the number of the callee of a transfer. No environment has a larger one.
+pub const CALLEE: u64 = (1 << 54) - 1;
 
 /// Calls `$callback!` with every row of the table.
 #[macro_export]
