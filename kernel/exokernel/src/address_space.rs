@@ -10,7 +10,7 @@ use crate::page_map::{READ_WRITE, editable};
 use abi::capability::Rights;
 use abi::memory_map::in_user_half;
 use abi::page::{PRIVATE, PageInfo, PageKind};
-use abi::page_table::{LARGE, MapRow, PRESENT};
+use abi::page_table::{LARGE, PRESENT};
 use abi::{Error, Failure, KeyIndex, PageNumber, UserAddress};
 use core::sync::atomic::Ordering;
 use machine::page_table::{ROOT_LEVEL, Slot, links, only_parent, page_of};
@@ -244,7 +244,7 @@ impl Kernel {
             if self.is_spent() {
                 return Err(Error::Again.about(source.index as u64));
             }
-            let grant = self.granted_for(&MapRow { address: key.0, entry: source.entry() });
+            let grant = self.granted(key, source.entry());
             let (index, done) = self.memory.copy_run(source, to, self.work_left() as usize, grant);
             self.spend(done as u32);
             if done == 0 {

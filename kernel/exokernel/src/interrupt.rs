@@ -7,7 +7,7 @@ use crate::channel;
 use crate::environment::Environment;
 use crate::kernel::{Kernel, Locked, lock};
 use crate::processor::{Phase, Told};
-use crate::scheduler;
+use crate::scheduler::{self, Claimed};
 use abi::area::PENDING_SLICE_END;
 use abi::environment::{DeathReason, State};
 use abi::exposed::CpuState;
@@ -85,7 +85,7 @@ fn deliver_waiting(mut kernel: Locked, frame: &mut TrapFrame, caller: Environmen
     let context = kernel.context_of(caller);
     clock::set_timer(kernel.processors[entry::cpu()].deadline());
     let before = frame.program();
-    match kernel.push_waiting(context, caller, before) {
+    match kernel.push_waiting(Claimed { environment: caller, context }, before, true) {
         Ok(program) if program != before => frame.set_program(program),
         Ok(_) => {}
         Err(failure) => die(kernel, caller, failure, kind::EVENT, before),
@@ -104,6 +104,8 @@ fn slice_ended(mut kernel: Locked, frame: &mut TrapFrame, caller: Environment) {
             context.private_words().pending.fetch_or(PENDING_SLICE_END, Ordering::AcqRel);
             kernel.allow(Phase::Grace, CRITICAL_SECTION_GRACE, Told::now(caller.number(), frame));
         }
+        // Slices that others cut short add no frames to a stack that is half full.
+        Phase::Running if !context.has_room(frame.program(), scheduler::HALF) => switch_out(kernel, frame, caller),
         Phase::Running => {
             let before = frame.program();
             let end = Upcall { entry: Entry::SliceEnd, kind: kind::SLICE_END, error: 0, detail: 0 };

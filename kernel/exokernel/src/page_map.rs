@@ -168,12 +168,19 @@ impl Kernel {
         (done, changed)
     }
 
-    /// What was granted to the caller, as far as it is remembered, for the pages of the list that the page of a row is under.
-    pub(crate) fn granted_for(&self, row: &MapRow) -> Grant {
-        let Some(info) = memory::info(page_of(row.entry)) else { return Grant::NONE };
-        let (key, list) = (row.address & IN_PAGE, crate::page::access_list(info));
-        match self.remembered(self.last_rights_of(KeyIndex(key), list), KeyIndex(key), list) {
-            Some(rights) if rights.contains(Rights::READ) => Grant { key, list, write: rights.contains(READ_WRITE) },
+    /// What was granted to the caller by the key of a row, as far as it is remembered.
+    fn granted_for(&self, row: &MapRow) -> Grant {
+        self.granted(KeyIndex(row.address & IN_PAGE), row.entry)
+    }
+
+    /// What was granted to the caller, as far as it is remembered, for the pages of one list: that of an entry's page.
+    pub(crate) fn granted(&self, key: KeyIndex, entry: u64) -> Grant {
+        let Some(info) = memory::info(page_of(entry)) else { return Grant::NONE };
+        let list = crate::page::access_list(info);
+        match self.remembered(self.last_rights_of(key, list), key, list) {
+            Some(rights) if rights.contains(Rights::READ) => {
+                Grant { key: key.0, list, write: rights.contains(READ_WRITE) }
+            }
             _ => Grant::NONE,
         }
     }

@@ -34,6 +34,12 @@ pub(crate) struct Claimed {
     pub(crate) context: &'static Context,
 }
 
+/// Quarters of the upcall stack that must be free for the start and the end of a slice: directed yields cut slices short,
+/// and each cut may leave a frame. Without such a frame an environment resumes, or is switched out whole.
+pub(crate) const HALF: u64 = 2;
+/// The same for events that others raise.
+const QUARTER: u64 = 1;
+
 /// What an environment is told first in a slice.
 const START: Upcall = Upcall { entry: Entry::SliceStart, kind: kind::SLICE_START, error: 0, detail: 0 };
 
@@ -254,30 +260,36 @@ impl Kernel {
         }
     }
 
-    fn push_upcalls(&mut self, Claimed { environment, context }: Claimed) -> Result<Program, Undeliverable> {
+    fn push_upcalls(&mut self, claimed: Claimed) -> Result<Program, Undeliverable> {
+        let context = claimed.context;
         let (words, program) = (context.private_words(), context.program());
-        if words.critical_section.load(Ordering::Relaxed) != 0 && !context.is_fresh() {
+        // One that yielded by itself may be waiting for just such an upcall.
+        let is_bounded = !context.is_voluntary();
+        let in_section = words.critical_section.load(Ordering::Relaxed) != 0 && !context.is_fresh();
+        if in_section || !context.has_room(program, HALF) {
             words.pending.fetch_or(abi::area::PENDING_SLICE_START, Ordering::AcqRel);
             if context.is_forced() {
                 // It may stand before a transfer that is to give another position.
                 self.processor().slice = None;
             }
-            return Ok(program);
+            return if in_section { Ok(program) } else { self.push_waiting(claimed, program, is_bounded) };
         }
         // What was pushed for the last slice has not begun: it counts for this one.
         let told = context.is_forced() && context.stands_at(Entry::SliceStart, program);
         let program = if told { program } else { context.push_upcall(program, START)? };
-        self.push_waiting(context, environment, program)
+        self.push_waiting(claimed, program, is_bounded)
     }
 
-    /// The upcalls that wait for an environment, above `program`.
+    /// The upcalls that wait for an environment, above `program`: bounded ones as long as a quarter of the upcall stack
+    /// is free.
     pub(crate) fn push_waiting(
         &mut self,
-        context: &Context,
-        environment: Environment,
+        Claimed { environment, context }: Claimed,
         mut program: Program,
+        is_bounded: bool,
     ) -> Result<Program, Undeliverable> {
-        while let Some(Waiting(upcall)) = self.take_waiting(context, environment) {
+        while !is_bounded || context.has_room(program, QUARTER) {
+            let Some(Waiting(upcall)) = self.take_waiting(context, environment) else { break };
             program = context.push_upcall(program, upcall)?;
         }
         Ok(program)
@@ -352,7 +364,7 @@ impl Processor {
         (self.entered, self.payer) = (now, (claimed.environment, number));
         entry::set_has_position(claimed.context, runner == number);
         let info = exposed::own_cpu();
-        info.environment.store(number.0, Ordering::Release);
+        exposed::show_runner(number);
         if core::mem::replace(&mut self.last, number.0) != number.0 {
             add(&info.switches, 1);
         }

@@ -8,6 +8,7 @@
 use crate::environment::Environment;
 use crate::kernel::{Kernel, Outcome, lock, refuse};
 use crate::scheduler::Claimed;
+use abi::syscall::CALLEE;
 use abi::time_slice::SliceInfo;
 use abi::{EnvironmentId, Error};
 use core::sync::atomic::Ordering;
@@ -19,7 +20,7 @@ use machine::{cpu_control, exposed};
 #[inline(never)]
 pub(crate) fn transfer(frame: &mut SyscallFrame, entry_point: Entry) -> Outcome<()> {
     let mut kernel = lock();
-    let callee = kernel.claim_callee(EnvironmentId(frame.rax & 0xffff_ffff))?;
+    let callee = kernel.claim_callee(EnvironmentId(frame.rax & CALLEE))?;
     let caller = kernel.caller();
     if let Some(slice) = kernel.processor().moved_on(caller) {
         kernel.tell_slice(slice, caller);
@@ -52,7 +53,7 @@ fn hand_over(kernel: &mut Kernel, frame: &mut SyscallFrame, callee: Claimed, pro
     from.keep_transferring(frame.program(), (!passes).then_some(base));
     from.release();
     kernel.processor().note_position(callee.environment, to);
-    exposed::own_cpu().environment.store(callee.environment.number().0, Ordering::Release);
+    exposed::show_runner(callee.environment.number());
     to.private_words().cpu.store(entry::cpu() as u64, Ordering::Relaxed);
     to.keep_voluntary(program);
     if passes {

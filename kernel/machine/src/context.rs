@@ -25,22 +25,35 @@ pub const CLAIMED: u64 = 1;
 /// Value of [`Context::claim`] once the environment is being destroyed.
 pub const CONDEMNED: u64 = u64::MAX;
 
-/// Bits of [`Context::callee`]. All but the first send a transfer the slow way.
+/// The word [`Context::callee`]: the whole number, and flags below it. All flags but the first send a transfer the slow
+/// way. What a caller asks for is shifted by one multiplication, which drops the bits that no number has.
 pub(crate) mod callee {
+    use abi::EnvironmentId;
+    use abi::syscall::CALLEE;
+
     /// The vector unit is on; it must be as the caller's.
-    pub(crate) const VECTOR: u64 = 1 << 32;
+    pub(crate) const VECTOR: u64 = 1 << 0;
     /// Protection keys are on.
-    pub(crate) const KEYS: u64 = 1 << 33;
-    /// It cannot go on from RIP, RSP and flags alone.
-    pub(crate) const WHOLE: u64 = 1 << 34;
+    pub(crate) const KEYS: u64 = 1 << 1;
+    /// Its context is resumed from more than RIP, RSP and flags.
+    pub(crate) const WHOLE: u64 = 1 << 2;
     /// It waits for a predicate.
-    pub(crate) const WAITS: u64 = 1 << 35;
+    pub(crate) const WAITS: u64 = 1 << 3;
     /// It is being destroyed.
-    pub(crate) const DYING: u64 = 1 << 36;
+    pub(crate) const DYING: u64 = 1 << 4;
     /// On this CPU the bases of FS and GS are no matter of an instruction.
-    pub(crate) const BASES: u64 = 1 << 37;
+    pub(crate) const BASES: u64 = 1 << 5;
     /// For the caller's side: the fast way is closed.
-    pub(crate) const CLOSED: u64 = 1 << 63;
+    pub(crate) const CLOSED: u64 = 1 << 6;
+    /// What a number is multiplied by.
+    pub(crate) const SCALE: u64 = 1 << CALLEE.leading_zeros();
+    /// All flags.
+    pub(crate) const FLAGS: u64 = SCALE - 1;
+
+    /// The word of an environment.
+    pub(crate) const fn word(number: EnvironmentId, flags: u64) -> u64 {
+        number.0.wrapping_mul(SCALE) | flags
+    }
 }
 
 /// Flags of a program that begins or is entered by a transfer: interrupts may come.
@@ -117,7 +130,7 @@ pub struct Context {
     pub(crate) number: AtomicU64,
     /// [`UNCLAIMED`], [`CLAIMED`] by the CPU that runs or is about to run it, or [`CONDEMNED`].
     pub(crate) claim: AtomicU64,
-    /// The number and, above it, bits of [`callee`]: what a control transfer by the fast way compares.
+    /// A word of [`callee`]: what a control transfer by the fast way compares.
     pub(crate) callee: AtomicU64,
     /// Address of [`PrivateWords`] in the direct map.
     pub(crate) private: AtomicU64,
@@ -151,7 +164,7 @@ pub struct Context {
     pub(crate) vector_on: AtomicU64,
     /// Not zero: protection keys are on.
     pub(crate) keys_on: AtomicU64,
-    /// What a callee of its fast transfers has above its number: [`callee::VECTOR`] if its own vector unit is on, or
+    /// What a callee of its fast transfers has below its number: [`callee::VECTOR`] if its own vector unit is on, or
     /// [`callee::CLOSED`].
     pub(crate) side: AtomicU64,
     /// The exposed record of its environment.
@@ -279,7 +292,8 @@ impl Context {
         self.vector_on.store(1, Ordering::Relaxed);
         self.note_side();
         let bases = if cpu_control::has(abi::feature::FSGSBASE) { 0 } else { callee::BASES };
-        self.callee.store(number.0 | callee::VECTOR | callee::WHOLE | bases, Ordering::Relaxed);
+        let word = callee::word(number, callee::VECTOR | callee::WHOLE | bases);
+        self.callee.store(word, Ordering::Relaxed);
         self.resume.store(resume::FRESH, Ordering::Relaxed);
         self.claim.store(UNCLAIMED, Ordering::Release);
     }
@@ -400,10 +414,10 @@ impl Context {
     }
 
     /// Whether it lives under this number, waits for nothing, goes on from RIP, RSP and flags alone, and has no protection
-    /// keys, on a CPU that has FSGSBASE: one comparison, as in the fast way of transfers.
+    /// keys, on a CPU that has FSGSBASE.
     #[inline(always)]
     fn is_simply(&self, number: EnvironmentId) -> bool {
-        self.callee.load(Ordering::Acquire) & !callee::VECTOR == number.0
+        self.callee.load(Ordering::Acquire) & (callee::FLAGS & !callee::VECTOR) == 0 && self.number() == number
     }
 
     /// Takes the context for this CPU if it is simply the one of this number. Called with the kernel's lock held: nothing
@@ -497,10 +511,14 @@ impl Context {
         self.push_below(top, program, upcall).map(|above| Program { pkru, ..above })
     }
 
-    /// The same for a context without protection keys.
+    /// The same for a context without protection keys, and only where half of the stack is free.
     #[inline(always)]
     pub fn push_frame(&self, program: Program, upcall: Upcall) -> Result<Program, Undeliverable> {
-        self.push_below(self.stack_top(program), program, upcall)
+        let top = self.stack_top(program);
+        if top < self.stack_bytes.load(Ordering::Relaxed) / 2 {
+            return Err(Undeliverable::StackOverflow);
+        }
+        self.push_below(top, program, upcall)
     }
 
     /// Where in the upcall stack a frame ends: below the interrupted RSP if that lies there, else at the top.
@@ -508,6 +526,13 @@ impl Context {
     fn stack_top(&self, program: Program) -> u64 {
         let depth = program.rsp.wrapping_sub(self.stack_base.load(Ordering::Relaxed));
         depth.min(self.stack_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Whether an upcall that others cause finds this many quarters of the upcall stack below what it interrupts. What
+    /// lies deeper is the environment's own doing, and others add nothing to it.
+    pub fn has_room(&self, program: Program, quarters: u64) -> bool {
+        let is_foreign = self.keys_on() && program.pkru != self.pkru_of_upcalls();
+        is_foreign || self.stack_top(program) >= self.stack_bytes.load(Ordering::Relaxed) / 4 * quarters
     }
 
     #[inline(always)]
@@ -607,6 +632,43 @@ impl Context {
         while index < FRAME_WORDS {
             words[index].store(values[index], Ordering::Relaxed);
             index += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::callee::{FLAGS, SCALE, VECTOR, word};
+    use abi::EnvironmentId;
+    use abi::syscall::{ASYNCHRONOUS, CALLEE, SYNCHRONOUS};
+
+    /// Numbers about every power of two, up to the last one.
+    fn numbers() -> impl Iterator<Item = u64> {
+        (0..CALLEE.trailing_ones()).flat_map(|bit| [(1u64 << bit) - 1, 1 << bit, (1 << bit) + 1, CALLEE - (1 << bit)])
+    }
+
+    /// What `entry.s` compares with a callee's word: the multiplication drops what asks for the transfer.
+    fn asked(rax: u64) -> u64 {
+        rax.wrapping_mul(SCALE) | VECTOR
+    }
+
+    #[test]
+    fn fault_158_no_number_is_taken_for_another_one_in_a_transfer() {
+        for callee in numbers() {
+            for number in numbers() {
+                for way in [SYNCHRONOUS, ASYNCHRONOUS, SYNCHRONOUS | ASYNCHRONOUS] {
+                    let enters = asked(way | number) == word(EnvironmentId(callee), VECTOR);
+                    assert_eq!(enters, number == callee, "{number:#x} enters {callee:#x}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn fault_158_no_bits_of_a_caller_stand_for_flags_of_a_callee() {
+        for flag in (1..FLAGS.trailing_ones()).map(|bit| 1 << bit) {
+            let is_found = |bit: u32| asked(5 | 1 << bit) == word(EnvironmentId(5), VECTOR | flag);
+            assert!(!(0..64).any(is_found), "a caller enters past the flag {flag:#x}");
         }
     }
 }

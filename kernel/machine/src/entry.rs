@@ -56,7 +56,7 @@ pub struct EntryState {
     pub position: AtomicU64,
     /// Not zero: the CPU has FSGSBASE.
     pub fs_gs_base: AtomicU64,
-    /// What a callee of a synchronous transfer has above its number, or [`callee::CLOSED`].
+    /// What a callee of a synchronous transfer has below its number, or [`callee::CLOSED`].
     pub synchronous_side: AtomicU64,
     /// The same for asynchronous ones.
     pub asynchronous_side: AtomicU64,
@@ -598,6 +598,7 @@ core::arch::global_asm!(
     NUMBER = const context_offset!(number),
     CLAIM = const context_offset!(claim),
     CALLEE = const context_offset!(callee),
+    CALLEE_SCALE = const callee::SCALE,
     CONTEXT_PRIVATE = const context_offset!(private),
     ADDRESS_SPACE = const context_offset!(address_space),
     AREA_PRIVATE = const context_offset!(area_private),

@@ -99,7 +99,7 @@ chitin_system_call_in_rust:
     xor edx, edx
     swapgs
     sysretq
-    # No number is as large as what asks for a transfer.
+    # No number of a call is as large as what asks for a transfer.
 4:  cmp rax, {CALLS}
     jb chitin_system_call_in_rust
     test rax, rax
@@ -126,7 +126,7 @@ chitin_system_call_in_rust:
     mov [rcx + {CPU_ENVIRONMENT}], eax
     movzx r11d, ax
     mov r11, [r11 * 8 + chitin_contexts]
-    mov ecx, eax
+    imul rcx, rax, {CALLEE_SCALE}
     or rcx, gs:[\side]
     lock bts qword ptr [r11 + {CLAIM}], 0
     jc 8f
@@ -162,7 +162,7 @@ chitin_system_call_in_rust:
 8:  add rsp, 8
 9:  mov rcx, [rsp + {NUMBER}]
     mov r11, gs:[{CPU_RECORD}]
-    mov [r11 + {CPU_ENVIRONMENT}], rcx
+    mov [r11 + {CPU_ENVIRONMENT}], ecx
     mov rcx, [rsp + {RIP}]
     mov r11d, {FIRST_FLAGS}
     jmp chitin_system_call_in_rust

@@ -4,6 +4,7 @@
 use crate::boot_memory::BootMemory;
 use crate::kernel_map::{self, KernelMap, MapFailure};
 use crate::layout::{self, PAGE_SIZE, direct};
+use abi::EnvironmentId;
 use abi::environment::EnvironmentInfo;
 use abi::exposed::{CpuInfo, KernelInfo};
 use abi::limits::{ENVIRONMENTS, ENVIRONMENTS_LEAST, PAGES_PER_ENVIRONMENT, SLICES_PER_CPU};
@@ -71,6 +72,12 @@ pub fn cpus() -> &'static [CpuInfo] {
 pub fn own_cpu() -> &'static CpuInfo {
     // SAFETY: stored when the CPU's structure was made, and at boot, from references that live for ever.
     unsafe { &*(crate::per_cpu::entry_state().cpu_record.load(Ordering::Relaxed) as *const CpuInfo) }
+}
+
+/// Exposes which environment runs on this CPU.
+#[inline(always)]
+pub fn show_runner(number: EnvironmentId) {
+    own_cpu().environment.store(number.0 & u64::from(u32::MAX), Ordering::Release);
 }
 
 /// The record of each CPU before it is exposed: nobody reads it.

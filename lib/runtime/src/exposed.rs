@@ -42,7 +42,7 @@ pub fn cpus() -> impl Iterator<Item = &'static CpuInfo> {
 
 /// Whether an environment runs on some CPU now.
 pub fn runs(environment: EnvironmentId) -> bool {
-    cpus().any(|cpu| cpu.environment.load(Relaxed) == environment.0)
+    cpus().any(|cpu| cpu.environment.load(Relaxed) == environment.0 & u64::from(u32::MAX))
 }
 
 /// The slice vector of a CPU; empty where there is no such CPU.

@@ -88,7 +88,7 @@ extern "C" fn exchange(_message: &mut Message, _callee: u64, _number: u64) -> u6
     naked_asm!(
         "push rbp; push rbx; push r12; push r13; push r14; push r15; push rdi",
         "mov gs:[{transfer_stack}], rsp",
-        "mov eax, esi",
+        "mov rax, rsi",
         "mov gs:[{transfer_callee}], rax",
         "or rax, rdx",
         "mov rcx, rdi",
@@ -215,7 +215,7 @@ extern "C" fn exchange_trusting(_message: &mut Message, _callee: u64, _number: u
     naked_asm!(
         "push rdi",
         "mov gs:[{transfer_stack}], rsp",
-        "mov eax, esi",
+        "mov rax, rsi",
         "mov gs:[{transfer_callee}], rax",
         "or rax, rdx",
         "mov rcx, rdi",
