@@ -16,7 +16,7 @@ pub enum Resource {
     Filter = 2,
     /// Pages watched by wakeup predicates.
     Predicate = 3,
-    /// Explicit pins of pages.
+    /// Pins of pages: explicit ones, and device pins of requests in flight.
     Pin = 4,
     /// Environments created and not yet gone.
     Environment = 5,

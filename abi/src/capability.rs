@@ -9,7 +9,7 @@ use crate::limits::NAME_COMPONENTS;
 pub const FIRST_FRESH: u64 = 1 << 32;
 /// First component of the well-known name, which everybody holds with every right.
 pub const WELL_KNOWN: u64 = 1;
-/// First component of the names of devices; the second tells which.
+/// First component of the names of devices: `[DEVICE, kind, n]` is the n-th of a [`crate::device::kind`].
 pub const DEVICE: u64 = 2;
 /// Second component of the host channel's name: `[DEVICE, HOST_CHANNEL]`.
 pub const HOST_CHANNEL: u64 = 1;

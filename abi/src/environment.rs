@@ -111,8 +111,10 @@ pub struct EnvironmentInfo {
     pub revocation_emergency: AtomicU64,
     /// Nanoseconds that come off its next slices: what it used past the end of slices, and a quantum for each excess.
     pub owed: AtomicU64,
+    /// Device pins of its requests, at most [`crate::limits::DEVICE_PINS`].
+    pub device_pins: AtomicU64,
     /// Not used.
-    pub unused: [AtomicU64; 11],
+    pub unused: [AtomicU64; 10],
 }
 
 /// What `environment_create` reads. All pages are ordinary pages of the caller, named by number; they stay charged to

@@ -12,6 +12,7 @@ pub mod area;
 pub mod boot;
 pub mod budget;
 pub mod capability;
+pub mod device;
 pub mod environment;
 pub mod error;
 pub mod exposed;

@@ -20,6 +20,18 @@ pub const NAME_COMPONENTS: usize = 7;
 pub const KEYS: usize = 44;
 /// Pages that one environment pins at most.
 pub const PINS: usize = 24;
+/// Devices that the kernel keeps a record of.
+pub const DEVICES: usize = 16;
+/// Rows of one `device_submit` call.
+pub const TRANSFER_ROWS: usize = 64;
+/// Pieces of pages in one request to a device.
+pub const TRANSFER_PIECES: usize = 32;
+/// Device pins of the requests of one environment: one for each piece and one for each status word.
+pub const DEVICE_PINS: u64 = 256;
+/// Nanoseconds that a device has for a request. Then it is reset.
+pub const TRANSFER_PATIENCE: u64 = 30_000_000_000;
+/// The same once an environment under enforcement waits for it: from the deadline of the revocation on.
+pub const TRANSFER_PATIENCE_ENFORCED: u64 = 1_000_000_000;
 /// Entries of an access list.
 pub const ACCESS_LIST_ENTRIES: usize = 62;
 /// Pages in the private part of an environment area, at least.

@@ -4,6 +4,7 @@
 //! 0xffff_ffff_8000_0000  kernel image                                   kernel only
 //! 0xffff_c000_0000_0000  exposed structures, mapped read-only           readable by all
 //!     +0x0000_0000           KernelInfo, one page
+//!     +0x0008_0000           DeviceInfo[]
 //!     +0x0010_0000           CpuInfo[]
 //!     +0x0020_0000           SliceInfo[cpu][position]
 //!     +0x4000_0000           EnvironmentInfo[]
@@ -29,6 +30,8 @@ pub const DIRECT_MAP: u64 = 0xffff_8000_0000_0000;
 pub const EXPOSED: u64 = 0xffff_c000_0000_0000;
 /// [`crate::exposed::KernelInfo`].
 pub const EXPOSED_KERNEL: u64 = EXPOSED;
+/// [`crate::device::DeviceInfo`], [`crate::limits::DEVICES`] of them.
+pub const EXPOSED_DEVICES: u64 = EXPOSED + 0x0008_0000;
 /// [`crate::exposed::CpuInfo`], one a CPU.
 pub const EXPOSED_CPUS: u64 = EXPOSED + 0x0010_0000;
 /// [`crate::time_slice::SliceInfo`], `SLICES_PER_CPU` a CPU.

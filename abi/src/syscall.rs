@@ -178,6 +178,18 @@ macro_rules! for_each_syscall {
 
             /// Gives a position that the caller runs in back to whom it is allocated to. The rest of the slice stays the caller's.
             48 time_slice_return(cpu: u64, position: u64) -> (), right "the runner of the position", errors [NotPermitted, NoSuchSlice];
+
+            /// Makes the end of a request on a queue of a device raise event bits of an environment. The console raises
+            /// them when a frame came or room came free. The environment is the caller, or accepts the bits from every
+            /// environment. [`EnvironmentId::NONE`](crate::EnvironmentId::NONE) or no bits end the binding. `device` is
+            /// the index in [`DeviceInfo`](crate::device::DeviceInfo)`[]`.
+            49 device_bind(key: KeyIndex, device: u64, queue: u64, environment: EnvironmentId, bits: u64) -> (), right "own on the device", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, Absent];
+            /// Submits requests of `count` rows of [`TransferRow`](crate::device::TransferRow) to a disk: all or none.
+            /// The kernel pins each page for the device until the request ends, writes the result into the status
+            /// word, and raises the bound event bits. The result is the number of requests. `Exhausted`: the device
+            /// takes no more now. `OverBudget` with the resource `Page`: the caller or the owner of a page has not
+            /// given back pages in time. `TooMany`: with these requests the caller would have more than `DEVICE_PINS`.
+            50 device_submit(key: KeyIndex, device: u64, queue: u64, rows: UserAddress, count: u64) -> u64, right "read on the device, write to write or flush; own on each page", errors [NoSuchKey, NotPermitted, NoSuchPage, WrongKind, BadAddress, BadArgument, OverBudget, Exhausted, TooMany, Absent];
         }
     };
 }

@@ -3,10 +3,13 @@
 //! Single words are always whole. Where several belong together, [`Environment::consistent`] and [`Page::consistent`]
 //! read until the record did not change meanwhile.
 
+use abi::device::DeviceInfo;
 use abi::environment::{EnvironmentInfo, State};
 use abi::exposed::{CpuInfo, KernelInfo};
-use abi::limits::SLICES_PER_CPU;
-use abi::memory_map::{EXPOSED_CPUS, EXPOSED_ENVIRONMENTS, EXPOSED_KERNEL, EXPOSED_PAGES, EXPOSED_SLICES};
+use abi::limits::{DEVICES, SLICES_PER_CPU};
+use abi::memory_map::{
+    EXPOSED_CPUS, EXPOSED_DEVICES, EXPOSED_ENVIRONMENTS, EXPOSED_KERNEL, EXPOSED_PAGES, EXPOSED_SLICES,
+};
 use abi::page::{EIGHTHS_SHIFT, NO_PAGE, ORPHAN, PageInfo, PageKind};
 use abi::time_slice::SliceInfo;
 use abi::{EnvironmentId, PageNumber};
@@ -32,6 +35,19 @@ pub fn has(feature: u64) -> bool {
 pub fn cpu(number: u64) -> Option<&'static CpuInfo> {
     // SAFETY: as for `kernel`: the table has as many records as CPUs run.
     (number < kernel().cpus.load(Relaxed)).then(|| unsafe { &*(EXPOSED_CPUS as *const CpuInfo).add(number as usize) })
+}
+
+/// The records of devices; those that the machine does not have are of kind `NONE`.
+pub fn devices() -> &'static [DeviceInfo] {
+    // SAFETY: as for `kernel`: the table always has so many records.
+    unsafe { core::slice::from_raw_parts(EXPOSED_DEVICES as *const DeviceInfo, DEVICES) }
+}
+
+/// The index and the record of the device of a kind with this number, if the machine has it.
+pub fn device(kind: u64, number: u64) -> Option<(u64, &'static DeviceInfo)> {
+    let is_it = |info: &&DeviceInfo| info.kind.load(Acquire) == kind && info.number.load(Acquire) == number;
+    let index = devices().iter().position(|info| is_it(&info))?;
+    Some((index as u64, &devices()[index]))
 }
 
 /// Every CPU, from number 0 on.
@@ -113,10 +129,15 @@ impl Page {
     pub fn is_orphan(self) -> bool {
         self.state.load(Acquire) >> 8 & u64::from(ORPHAN) != 0
     }
-    /// Pins that hold it.
+    /// Explicit pins that hold it.
     #[inline]
     pub fn pins(self) -> u64 {
-        low(self.holds.load(Acquire))
+        self.holds.load(Acquire) & 0xffff
+    }
+    /// Device pins that hold it.
+    #[inline]
+    pub fn device_pins(self) -> u64 {
+        self.holds.load(Acquire) >> 16 & 0xffff
     }
     /// Links to a page table; pages under an access list.
     #[inline]

@@ -109,6 +109,7 @@ macro_rules! stub {
     (segment_base_set $($rest:tt)*) => { raw! { segment_base_set $($rest)* } };
     (region_read $($rest:tt)*) => { raw! { region_read $($rest)* } };
     (region_write $($rest:tt)*) => { raw! { region_write $($rest)* } };
+    (device_submit $($rest:tt)*) => { raw! { device_submit $($rest)* } };
     (channel_send $($rest:tt)*) => { raw! { channel_send $($rest)* } };
     (channel_receive $($rest:tt)*) => { raw! { channel_receive $($rest)* } };
     (entropy_read $($rest:tt)*) => { raw! { entropy_read $($rest)* } };
