@@ -3,12 +3,15 @@
 use machine::boot_memory::BootMemory;
 use machine::dma::{DeviceBuffer, Direction};
 use machine::virtio::{Device, DeviceError};
-use machine::virtqueue::{Broken, ENTRIES, Virtqueue};
+use machine::virtqueue::{Broken, ENTRIES, Slot, Virtqueue};
 
 const PAGE: usize = 4096;
 /// Pages for each direction.
 const PAGES: usize = 8;
 const OUTPUT: u64 = (PAGES * PAGE) as u64;
+
+/// The records of a queue's descriptors.
+pub(crate) const RECORDS: [Slot; ENTRIES] = [const { Slot::EMPTY }; ENTRIES];
 
 /// A page of input that is not all read yet.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,8 +43,8 @@ impl ByteStream {
     /// Makes the queues; `receive_index` is followed by the other direction's.
     pub(crate) fn new(device: &mut Device, receive_index: u16, memory: &mut BootMemory) -> Result<Self, DeviceError> {
         let transmit_index = receive_index + 1;
-        let receive = device.make_queue(receive_index, memory)?;
-        let transmit = device.make_queue(transmit_index, memory)?;
+        let receive = device.make_queue(receive_index, memory, RECORDS)?;
+        let transmit = device.make_queue(transmit_index, memory, RECORDS)?;
         let mut buffer = || DeviceBuffer::allocate(memory, PAGES as u64).ok_or(DeviceError::NoMemory);
         let (input, output) = (buffer()?, buffer()?);
         let filled = [Filled::default(); PAGES];
@@ -84,7 +87,7 @@ impl ByteStream {
     pub(crate) fn collect(&mut self) -> Result<u64, Broken> {
         let mut arrived = 0;
         for _ in 0..PAGES {
-            let Some(done) = self.receive.take()? else { break };
+            let Some(done) = self.receive.take(drop)? else { break };
             let page = done.token as usize;
             if done.length == 0 {
                 self.offer_page(page);
@@ -95,7 +98,7 @@ impl ByteStream {
             arrived += u64::from(done.length);
         }
         for _ in 0..ENTRIES {
-            let Some(done) = self.transmit.take()? else { break };
+            let Some(done) = self.transmit.take(drop)? else { break };
             self.taken = self.taken.max(done.token);
         }
         Ok(arrived)

@@ -5,6 +5,7 @@
 //! Sources: the CPU (RDRAND, mixed in again with each new key), a virtio entropy device (virtio 1.2, section 5.4), and
 //! `entropy_seed=` with 64 hexadecimal digits on the command line. Without any of them nothing is given, ever.
 
+use crate::byte_stream::RECORDS;
 use crate::chacha20;
 use machine::boot::Boot;
 use machine::clock;
@@ -148,14 +149,14 @@ fn from_device(boot: &mut Boot) -> Option<Key> {
 fn ask(device: &mut Device, boot: &mut Boot) -> Result<Option<Key>, DeviceError> {
     device.start(0)?;
     let mut memory = boot.memory();
-    let mut queue = device.make_queue(0, &mut memory)?;
+    let mut queue = device.make_queue(0, &mut memory, RECORDS)?;
     let buffer = DeviceBuffer::allocate(&mut memory, 1).ok_or(DeviceError::NoMemory)?;
     queue.offer(0, &[buffer.segment(0, KEY_BYTES, Direction::FromDevice)]);
     device.go();
     device.notify(0);
     let deadline = clock::now() + PATIENCE;
     while clock::now() < deadline {
-        match queue.take() {
+        match queue.take(drop) {
             Ok(None) => core::hint::spin_loop(),
             Ok(Some(done)) if done.length as usize == KEY_BYTES => {
                 let mut bytes = [0; KEY_BYTES];

@@ -1,4 +1,4 @@
-//! Device drivers over machine's safe types: the console under the host channel, entropy, the date.
+//! Device drivers over machine's safe types: the console under the host channel, disks, entropy, the date.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -9,6 +9,7 @@ extern crate std;
 mod byte_stream;
 mod chacha20;
 pub mod console;
+pub mod disk;
 pub mod entropy;
 mod port_control;
 pub mod wall_clock;
@@ -21,6 +22,7 @@ pub fn start(boot: &mut Boot) {
     if console::start(boot) {
         boot.features.bits |= feature::HOST_CHANNEL;
     }
+    disk::start(boot);
     if entropy::start(boot) {
         boot.features.bits |= feature::ENTROPY;
     }

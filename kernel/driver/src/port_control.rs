@@ -1,6 +1,7 @@
 //! The control queues of a virtio console with several ports (virtio 1.2, section 5.3.6): which ports there are, and
 //! opening the one that the host channel uses. What else the device says is received and forgotten.
 
+use crate::byte_stream::RECORDS;
 use machine::boot_memory::BootMemory;
 use machine::clock;
 use machine::dma::{DeviceBuffer, Direction};
@@ -43,8 +44,8 @@ pub(crate) struct PortControl {
 impl PortControl {
     /// Makes the queues.
     pub(crate) fn new(device: &mut Device, memory: &mut BootMemory) -> Result<Self, DeviceError> {
-        let receive = device.make_queue(RECEIVE, memory)?;
-        let transmit = device.make_queue(TRANSMIT, memory)?;
+        let receive = device.make_queue(RECEIVE, memory, RECORDS)?;
+        let transmit = device.make_queue(TRANSMIT, memory, RECORDS)?;
         let page = DeviceBuffer::allocate(memory, 1).ok_or(DeviceError::NoMemory)?;
         let control = Self { receive, transmit, page, sent: 0 };
         if control.receive.room() < SLOTS { Err(DeviceError::Queue) } else { Ok(control) }
@@ -89,7 +90,7 @@ impl PortControl {
     pub(crate) fn collect(&mut self, device: &Device) -> Result<(), Broken> {
         for _ in 0..SLOTS {
             let received = self.receive(device)?;
-            let sent = self.transmit.take()?;
+            let sent = self.transmit.take(drop)?;
             if received.is_none() && sent.is_none() {
                 break;
             }
@@ -104,7 +105,7 @@ impl PortControl {
 
     /// Port and event of the next message.
     fn receive(&mut self, device: &Device) -> Result<Option<(u32, u16)>, Broken> {
-        let Some(done) = self.receive.take()? else { return Ok(None) };
+        let Some(done) = self.receive.take(drop)? else { return Ok(None) };
         let slot = done.token as usize;
         let mut message = [0; MESSAGE];
         self.page.read(slot * SLOT, &mut message);

@@ -6,6 +6,7 @@
 use crate::access_list::AccessList;
 use crate::archive::{self, Program, Segment};
 use crate::channel;
+use crate::device;
 use crate::environment::Environment;
 use crate::free_list;
 use crate::kernel::{self, Kernel};
@@ -46,6 +47,7 @@ pub fn start(mut boot: Boot) -> ! {
     };
     let program = Program::new(init.bytes).unwrap_or_else(|why| refuse(why));
     FirstEnvironment::make(&mut kernel, &program, boot.archive());
+    device::expose(&boot);
     channel::poll(&mut kernel);
     drop(kernel);
     processor_start::release(cpus);

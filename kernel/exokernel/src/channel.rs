@@ -67,21 +67,25 @@ fn name() -> Capability {
 }
 
 /// Looks for a frame that has arrived, and for room, and says so in the exposed words. The device interrupts one CPU only, and
-/// programs do not know when these words change: so the others are made to look, if they are idle.
-pub(crate) fn poll(kernel: &mut Kernel) {
+/// programs do not know when these words change: so the others are made to look, if they are idle. True where one
+/// changed.
+pub(crate) fn poll(kernel: &mut Kernel) -> bool {
     if !present() {
-        return;
+        return false;
     }
     console::poll();
     let whole = kernel.channel.fill();
     let info = exposed::kernel();
     let found = [(&info.channel_frames, u64::from(whole)), (&info.channel_room, console::room() as u64)];
-    if found.iter().fold(false, |news, (word, value)| word.swap(*value, Ordering::SeqCst) != *value || news) {
+    let news = found.iter().fold(false, |news, (word, value)| word.swap(*value, Ordering::SeqCst) != *value || news);
+    if news {
         interrupt::wake_all_idle();
     }
+    news
 }
 
-fn present() -> bool {
+/// Whether the machine has a host channel.
+pub(crate) fn present() -> bool {
     exposed::kernel().features.load(Ordering::Relaxed) & feature::HOST_CHANNEL != 0
 }
 

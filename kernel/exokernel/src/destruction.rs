@@ -225,6 +225,7 @@ impl Kernel {
 
     fn release_pins(&mut self, environment: Environment) -> Progress {
         self.drop_predicate(environment);
+        self.disown_requests(environment);
         if environment.budget(Resource::Pin).used.load(Ordering::Relaxed) != 0 {
             let pinned = self.secrets(environment).pinned;
             pinned.into_iter().filter_map(Pin::page).for_each(|page| drop(self.end_pin(environment, page)));

@@ -35,13 +35,19 @@ impl Kernel {
         if bits & !words.events_accepted.load(Ordering::Relaxed) != 0 {
             self.require(key, &target.name(), Rights::WRITE)?;
         }
+        self.raise(target, bits);
+        Ok(())
+    }
+
+    /// Raises event bits of an environment that lives.
+    pub(crate) fn raise(&mut self, target: Environment, bits: u64) {
+        let words = self.context_of(target).private_words();
         let raised = words.events.fetch_or(bits, Ordering::AcqRel);
         let pending = words.pending.fetch_or(PENDING_EVENT, Ordering::AcqRel);
         // The first of the events that wait has made it look.
         if raised == 0 || pending & PENDING_EVENT == 0 {
             self.notify(target);
         }
-        Ok(())
     }
 
     /// Makes an environment look at what waits for it: at once if it runs, else when its slice comes.

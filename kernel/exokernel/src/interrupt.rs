@@ -3,7 +3,7 @@
 //! The end of a slice is an upcall, followed by a save window; whoever lets the window run out is switched out whole and
 //! pays with its next slice, and past a threshold dies (exokernel-sosp95 §5.1.1).
 
-use crate::channel;
+use crate::device;
 use crate::environment::Environment;
 use crate::kernel::{Kernel, Locked, lock};
 use crate::processor::{Phase, Told};
@@ -25,7 +25,9 @@ pub(crate) fn while_running(frame: &mut TrapFrame) {
     acknowledge(frame.vector);
     let mut kernel = lock();
     if is_device(frame.vector) {
-        channel::poll(&mut kernel);
+        device::interrupted(&mut kernel, frame.vector);
+    } else if frame.vector == u64::from(apic::TIMER_VECTOR) {
+        device::check_time(&mut kernel);
     }
     let caller = kernel.caller();
     if !caller.is(State::Alive) {
@@ -43,7 +45,9 @@ pub(crate) fn while_running(frame: &mut TrapFrame) {
 pub(crate) fn while_idle(vector: u64) {
     acknowledge(vector);
     if is_device(vector) {
-        channel::poll(&mut lock());
+        device::interrupted(&mut lock(), vector);
+    } else if vector == u64::from(apic::TIMER_VECTOR) {
+        device::check_time_while_idle();
     }
 }
 

@@ -15,6 +15,8 @@ mod budget;
 mod channel;
 mod cost;
 mod destruction;
+mod device;
+mod disk;
 mod environment;
 mod event;
 mod force;

@@ -17,20 +17,29 @@ use abi::limits::PINS;
 use abi::page::{NO_PAGE, ORPHAN, PageInfo, PageKind, WATCHED, ZEROED};
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber};
 use core::sync::atomic::Ordering;
+use machine::dma::device_pins;
 use machine::exposed::{self, add, subtract};
 use machine::memory::{self, Generation, Numbered, note_use, references, state};
 use machine::page_table::{ROOT_LEVEL, links};
 
-/// Pins of a page.
+/// Pins of a page: explicit ones, and those of devices.
 pub(crate) fn pins(info: &PageInfo) -> u32 {
-    info.holds.load(Ordering::Relaxed) as u32
+    explicit_pins(info) + device_pins(info)
 }
 
-/// Changes the number of pins.
-fn set_pins(info: &PageInfo, pins: u32) {
-    let word = info.holds.load(Ordering::Relaxed);
-    info.holds.store(word & !0xffff_ffff | u64::from(pins), Ordering::Release);
+/// Pins by `page_pin`.
+fn explicit_pins(info: &PageInfo) -> u32 {
+    info.holds.load(Ordering::Relaxed) as u32 & MOST_PINS
 }
+
+/// Changes the number of pins by `page_pin`.
+fn set_explicit_pins(info: &PageInfo, pins: u32) {
+    let word = info.holds.load(Ordering::Relaxed);
+    info.holds.store(word & !u64::from(MOST_PINS) | u64::from(pins), Ordering::Release);
+}
+
+/// Explicit pins that the record of a page can count.
+const MOST_PINS: u32 = 0xffff;
 
 /// A page that an environment pins. One that was ended by force is of an older generation than the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -511,13 +520,16 @@ impl Kernel {
         }
         let caller = self.caller();
         budget::check(caller, Resource::Pin, 1)?;
+        if explicit_pins(info) == MOST_PINS {
+            return refuse(Error::TooMany, u64::from(MOST_PINS));
+        }
         let free = self.secrets_mut(caller).pinned.iter_mut().find(|pin| **pin == Pin::NONE);
         let Some(place) = free else { return refuse(Error::TooMany, PINS as u64) };
         *place = Pin { page: page.0 as u32, generation: memory::generation(info) };
         budget::charge(caller, Resource::Pin, 1);
         // A device may write it from now on.
         memory::forget_zeroed(info);
-        set_pins(info, pins(info) + 1);
+        set_explicit_pins(info, explicit_pins(info) + 1);
         Ok(())
     }
 
@@ -539,18 +551,18 @@ impl Kernel {
         budget::discharge(holder, Resource::Pin, 1);
         let info = memory::info(page).expect("a pinned page has a record");
         if pin.generation == memory::generation(info) {
-            set_pins(info, pins(info).saturating_sub(1));
+            set_explicit_pins(info, explicit_pins(info).saturating_sub(1));
             self.settle(page);
         }
         true
     }
 
-    /// Ends all pins of a page by force. Whoever has one is charged for it until it ends it, too; whoever sleeps over the
-    /// page wakes.
+    /// Ends the explicit pins of a page by force. Those of devices end with their requests. A holder is charged for its
+    /// pin until it ends it, too. Environments that sleep over the page wake.
     pub(crate) fn end_pins(&mut self, page: PageNumber, info: &PageInfo) {
         memory::begin_generation(info);
         wake_watchers(info);
-        set_pins(info, 0);
+        set_explicit_pins(info, 0);
         self.settle(page);
     }
 }

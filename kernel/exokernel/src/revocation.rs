@@ -17,7 +17,7 @@ use abi::area::{PENDING_EMERGENCY, PENDING_REPOSSESSION, PENDING_REVOCATION};
 use abi::budget::Resource;
 use abi::capability::Rights;
 use abi::environment::State;
-use abi::limits::{REPOSSESSION_ENTRIES, TAKE_FIRST_ENTRIES};
+use abi::limits::{REPOSSESSION_ENTRIES, TAKE_FIRST_ENTRIES, TRANSFER_PATIENCE_ENFORCED};
 use abi::page::{ORPHAN, PageInfo, PageKind};
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber};
 use core::sync::atomic::Ordering;
@@ -33,6 +33,9 @@ const SHORTAGE_PAGES: u64 = 32;
 const SHORTAGE_DEADLINE: u64 = 10_000_000;
 /// Pages of the owner's list that one step looks at for a victim.
 const CANDIDATES_PER_STEP: usize = 64;
+
+/// Units of work of looking for the request that holds a page.
+const GIVE_UP_ON_DEVICE: u32 = 60;
 
 /// How far the taking of one page has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,14 +53,25 @@ pub(crate) struct Taking {
     /// Pages given up that others use still, and whether those uses are being broken now.
     pending: u32,
     sweeping: bool,
+    /// A device still uses a page that was given up.
+    in_transit: bool,
     /// Components of the shortest name by which what is open was asked for.
     asked_by: u8,
 }
 
 impl Taking {
     /// Nothing is being taken.
-    pub(crate) const NONE: Self =
-        Self { page: 0, cursor: 0, passed: 0, barren: 0, pass: 0, pending: 0, sweeping: false, asked_by: 0 };
+    pub(crate) const NONE: Self = Self {
+        page: 0,
+        cursor: 0,
+        passed: 0,
+        barren: 0,
+        pass: 0,
+        pending: 0,
+        sweeping: false,
+        in_transit: false,
+        asked_by: 0,
+    };
 }
 
 /// What one pass through the pages of an environment is after.
@@ -225,7 +239,9 @@ impl Kernel {
         if taking.sweeping {
             return self.break_uses(environment, taking.cursor);
         }
-        let Some(pass) = PASSES.get(usize::from(taking.pass)).copied() else { return Taken::Nothing };
+        let Some(pass) = PASSES.get(usize::from(taking.pass)).copied() else {
+            return self.look_again_for_devices(environment);
+        };
         let chosen = taking.page.checked_sub(1).map(numbered);
         let Some(page) = chosen.filter(|page| self.is_takable(environment, *page, pass)) else {
             return self.choose_page(environment, pass);
@@ -283,6 +299,34 @@ impl Kernel {
             }
         }
         Taken::NotYet
+    }
+
+    /// An orphan of an environment stays because a device uses it. Past the patience with an environment under
+    /// enforcement the device is reset.
+    pub(crate) fn wait_for_device(&mut self, environment: Environment, page: PageNumber) {
+        self.secrets_mut(environment).taking.in_transit = true;
+        self.spend(GIVE_UP_ON_DEVICE);
+        let (now, deadline) = (clock::now(), environment.info().revocation_deadline.load(Ordering::Relaxed));
+        if now >= deadline.saturating_add(TRANSFER_PATIENCE_ENFORCED) {
+            driver::disk::give_up_on(page, now, TRANSFER_PATIENCE_ENFORCED);
+        }
+    }
+
+    /// Every pass is over. What devices still use comes free when they are done: the sweep begins again.
+    fn look_again_for_devices(&mut self, environment: Environment) -> Taken {
+        let taking = &mut self.secrets_mut(environment).taking;
+        if !taking.in_transit {
+            return Taken::Nothing;
+        }
+        (taking.in_transit, taking.sweeping, taking.cursor) = (false, true, 0);
+        Taken::NotYet
+    }
+
+    /// Whether pages that were asked of an environment are overdue: its pages get no new device pin.
+    pub(crate) fn is_under_enforcement(&self, environment: Environment) -> bool {
+        let info = environment.info();
+        let open = info.revocation_resource.load(Ordering::Relaxed) == Resource::Page as u64 + 1;
+        open && clock::now() >= info.revocation_deadline.load(Ordering::Relaxed)
     }
 
     /// Nothing is left for a pass but what others use.

@@ -123,9 +123,9 @@ fn idle(mut kernel: Locked, earliest: Option<u64>) -> ! {
     }
     cpu_control::load_kernel_address_space();
     drop(kernel);
-    match earliest {
-        Some(time) => clock::set_timer(time),
-        None => clock::stop_timer(),
+    match earliest.unwrap_or(u64::MAX).min(driver::disk::deadline()) {
+        u64::MAX => clock::stop_timer(),
+        time => clock::set_timer(time),
     }
     machine::entry::halt(schedule_again)
 }

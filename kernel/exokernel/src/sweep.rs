@@ -14,6 +14,7 @@ use abi::environment::State;
 use abi::page::{ORPHAN, PageInfo, PageKind};
 use abi::page_table::{LARGE, PRESENT};
 use core::sync::atomic::Ordering;
+use machine::dma::device_pins;
 use machine::page_table::{ENTRIES, LARGE_PAGES, ROOT_LEVEL, Slot, page_of};
 use machine::{exposed, memory};
 
@@ -81,6 +82,9 @@ impl Kernel {
                 left = self.sweep_table(environment, from, &mut broken);
             } else if is_orphan_of(info, environment) {
                 self.end_pins(from.page, info);
+                if device_pins(info) != 0 {
+                    self.wait_for_device(environment, from.page);
+                }
             }
             if left.is_some() {
                 break;

@@ -430,6 +430,19 @@ impl Calls for Kernel {
     fn log_read(&mut self, key: KeyIndex, from: u64, buffer: UserAddress, bytes: u64) -> Outcome<u64> {
         self.read_log(key, from, buffer, bytes)
     }
+    fn device_bind(
+        &mut self,
+        key: KeyIndex,
+        device: u64,
+        queue: u64,
+        environment: EnvironmentId,
+        bits: u64,
+    ) -> Outcome<()> {
+        self.bind_device(key, device, queue, environment, bits)
+    }
+    fn device_submit(&mut self, key: KeyIndex, device: u64, queue: u64, rows: UserAddress, count: u64) -> Outcome<u64> {
+        self.submit_requests(key, device, queue, rows, count)
+    }
     fn machine_stop(&mut self, key: KeyIndex) -> Outcome<()> {
         self.stop_machine(key)
     }

@@ -64,6 +64,19 @@ impl<'a> BootMemory<'a> {
         self.allocate_zeroed_aligned(pages, PAGE_SIZE)
     }
 
+    /// Memory for `count` values, each made by `make`, for ever.
+    pub fn slice<T>(&mut self, count: usize, mut make: impl FnMut() -> T) -> Option<&'static mut [T]> {
+        const { assert!(align_of::<T>() as u64 <= PAGE_SIZE && size_of::<T>() > 0) };
+        let bytes = (count as u64).checked_mul(size_of::<T>() as u64)?;
+        let first = layout::direct(self.allocate(bytes.div_ceil(PAGE_SIZE))?) as *mut T;
+        // SAFETY: the pages were free RAM until just now and belong to the result alone; the direct map maps them
+        // writable, aligned to a page; each value is written before the slice is made.
+        unsafe {
+            (0..count).for_each(|index| first.add(index).write(make()));
+            Some(core::slice::from_raw_parts_mut(first, count))
+        }
+    }
+
     /// Like `allocate_aligned`, filled with zeroes through the direct map.
     pub fn allocate_zeroed_aligned(&mut self, pages: u64, alignment: u64) -> Option<u64> {
         let start = self.allocate_aligned(pages, alignment)?;

@@ -11,17 +11,17 @@ use crate::{io_apic, log};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Devices that are kept.
-const DEVICES: usize = 16;
+const DEVICES: usize = abi::limits::DEVICES;
 /// Vector of the first device's interrupt.
 pub const FIRST_VECTOR: u8 = 0x40;
 
 /// How many vectors devices have.
 static GIVEN: AtomicU64 = AtomicU64::new(0);
 
-/// Whether a device was given this vector.
-pub(crate) fn is_given(vector: u64) -> bool {
-    let first = u64::from(FIRST_VECTOR);
-    (first..first + GIVEN.load(Ordering::Relaxed)).contains(&vector)
+/// The number of the device that interrupts by this vector.
+pub fn number_of(vector: u64) -> Option<usize> {
+    let number = vector.checked_sub(u64::from(FIRST_VECTOR))?;
+    (number < GIVEN.load(Ordering::Relaxed)).then_some(number as usize)
 }
 
 const VENDOR: u32 = 0x1af4;
@@ -45,6 +45,7 @@ const MODERN: u32 = 2;
 #[derive(Debug, Default)]
 pub struct Devices {
     list: [Option<Device>; DEVICES],
+    kinds: [Option<Kind>; DEVICES],
     count: usize,
 }
 
@@ -52,6 +53,11 @@ impl Devices {
     /// The first device of a kind that nobody has taken.
     pub fn take(&mut self, kind: Kind) -> Option<Device> {
         self.list.iter_mut().find(|device| device.as_ref().is_some_and(|device| device.kind() == kind))?.take()
+    }
+
+    /// What was found, in the order of the devices' numbers, taken or not.
+    pub fn kinds(&self) -> impl Iterator<Item = Kind> {
+        self.kinds.iter().map_while(|kind| *kind)
     }
 
     fn next_vector(&self) -> u8 {
@@ -63,7 +69,8 @@ impl Devices {
             log!("more than {DEVICES} virtio devices: the rest stays unused");
             return;
         };
-        *place = Some(Device::new(kind, transport, vector));
+        *place = Some(Device::new(self.count, kind, transport, vector));
+        self.kinds[self.count] = Some(kind);
         self.count += 1;
     }
 
@@ -110,7 +117,8 @@ impl Devices {
     fn add_slots(&mut self, map: &mut KernelMap, platform: &Platform) {
         let second = platform.io_apics[1];
         let (slots, first) = if second.address != 0 { (24, second.first_interrupt) } else { (8, 16) };
-        for slot in 0..slots {
+        // QEMU fills them from the last one on.
+        for slot in (0..slots).rev() {
             self.add_slot(map, SLOTS + u64::from(slot) * SLOT_BYTES, first + slot);
         }
     }

@@ -1,11 +1,20 @@
 //! Memory that a device may read or write at any time: never a Rust slice, only copied in and out.
 //!
-//! A [`Segment`] is what a descriptor points to. It can only be made of memory that was set aside for devices, so safe
-//! code cannot let a device write anywhere else.
+//! A [`Segment`] is what a descriptor points to. It is made of memory that was set aside for devices, or of a page of a
+//! program: then a [`Pinned`] goes with it into the queue. So safe code cannot let a device write anywhere else.
+//!
+//! Invariants:
+//! - a page of a program that a device may touch is ordinary, and counted in its record (`holds`, bits 16 to 31);
+//! - the count goes down by [`crate::memory::Memory::unpin`] alone, which takes the pin that only the queue gives back.
 
 use crate::boot_memory::BootMemory;
 use crate::layout::{PAGE_SIZE, direct};
+use crate::memory::{self, Memory, PageState};
+use abi::PageNumber;
+use abi::page::{PageInfo, PageKind};
 use core::arch::asm;
+use core::num::NonZeroU32;
+use core::sync::atomic::Ordering;
 
 /// Which way the device uses a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +31,89 @@ pub struct Segment {
     pub(crate) address: u64,
     pub(crate) length: u32,
     pub(crate) direction: Direction,
+}
+
+/// One device pin of a page of a program. Dropped, the page stays pinned for ever.
+#[derive(Debug)]
+#[must_use]
+pub struct Pinned {
+    /// The page, plus one.
+    page: NonZeroU32,
+}
+
+impl Pinned {
+    /// The pin of a page whose record counts it.
+    pub(crate) fn new(page: PageNumber) -> Option<Self> {
+        u32::try_from(page.0 + 1).ok().and_then(NonZeroU32::new).map(|page| Self { page })
+    }
+
+    /// The page.
+    pub fn page(&self) -> PageNumber {
+        PageNumber(u64::from(self.page.get()) - 1)
+    }
+
+    /// A part of the page for a device, for as long as the device has it.
+    pub fn part(self, offset: usize, length: usize, direction: Direction) -> Part {
+        let end = offset.checked_add(length);
+        assert!(end.is_some_and(|end| end as u64 <= PAGE_SIZE), "outside of the page");
+        let address = self.page().address() + offset as u64;
+        Part { segment: Segment { address, length: length as u32, direction }, pin: Some(self) }
+    }
+}
+
+/// Bits of [`PageInfo::holds`] that count device pins.
+const PINS_SHIFT: u32 = 16;
+const PINS_MASK: u64 = 0xffff;
+
+/// Device pins of a page.
+pub fn device_pins(info: &PageInfo) -> u32 {
+    (info.holds.load(Ordering::Relaxed) >> PINS_SHIFT & PINS_MASK) as u32
+}
+
+impl Memory {
+    /// Pins an ordinary page for a device. None: it is of another kind, or has as many pins as can be counted.
+    pub fn pin(&mut self, page: PageNumber) -> Option<Pinned> {
+        let info = memory::info(page)?;
+        let PageState { kind, .. } = memory::state(info);
+        if kind != PageKind::Ordinary || u64::from(device_pins(info)) == PINS_MASK {
+            return None;
+        }
+        let pin = Pinned::new(page)?;
+        memory::forget_zeroed(info);
+        info.holds.store(info.holds.load(Ordering::Relaxed) + (1 << PINS_SHIFT), Ordering::Release);
+        Some(pin)
+    }
+
+    /// Ends a pin that no device uses: the queue gave it back.
+    pub fn unpin(&mut self, pin: Pinned) -> PageNumber {
+        let page = pin.page();
+        let info = memory::info(page).expect("a pinned page has a record");
+        assert!(device_pins(info) > 0, "a pin is counted in the record of its page");
+        info.holds.store(info.holds.load(Ordering::Relaxed) - (1 << PINS_SHIFT), Ordering::Release);
+        page
+    }
+
+    /// Writes a word of a pinned page through the kernel's alias. Programs may write it meanwhile.
+    pub fn write_pinned(&mut self, pin: &Pinned, index: usize, value: u64) {
+        assert!(index < (PAGE_SIZE / 8) as usize, "outside of the page");
+        let address = direct(pin.page().address()) + index as u64 * 8;
+        // SAFETY: the word lies in an ordinary page, which a pinned page stays; no reference to it exists, and a
+        // volatile write of a machine word is whole.
+        unsafe { (address as *mut u64).write_volatile(value) };
+    }
+}
+
+/// What a queue takes for one descriptor.
+#[derive(Debug)]
+pub struct Part {
+    pub(crate) segment: Segment,
+    pub(crate) pin: Option<Pinned>,
+}
+
+impl From<Segment> for Part {
+    fn from(segment: Segment) -> Self {
+        Self { segment, pin: None }
+    }
 }
 
 /// Neighbouring pages set aside at boot, for ever, for one device.

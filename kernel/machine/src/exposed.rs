@@ -5,10 +5,13 @@ use crate::boot_memory::BootMemory;
 use crate::kernel_map::{self, KernelMap, MapFailure};
 use crate::layout::{self, PAGE_SIZE, direct};
 use abi::EnvironmentId;
+use abi::device::DeviceInfo;
 use abi::environment::EnvironmentInfo;
 use abi::exposed::{CpuInfo, KernelInfo};
-use abi::limits::{ENVIRONMENTS, ENVIRONMENTS_LEAST, PAGES_PER_ENVIRONMENT, SLICES_PER_CPU};
-use abi::memory_map::{EXPOSED_CPUS, EXPOSED_ENVIRONMENTS, EXPOSED_KERNEL, EXPOSED_PAGES, EXPOSED_SLICES};
+use abi::limits::{DEVICES, ENVIRONMENTS, ENVIRONMENTS_LEAST, PAGES_PER_ENVIRONMENT, SLICES_PER_CPU};
+use abi::memory_map::{
+    EXPOSED_CPUS, EXPOSED_DEVICES, EXPOSED_ENVIRONMENTS, EXPOSED_KERNEL, EXPOSED_PAGES, EXPOSED_SLICES,
+};
 use abi::page::PageInfo;
 use abi::time_slice::SliceInfo;
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -44,6 +47,7 @@ static KERNEL: Array<KernelInfo> = Array::new();
 static KERNEL_RECORD: AtomicPtr<KernelInfo> = AtomicPtr::new((&raw const NOTHING_KNOWN).cast_mut());
 // SAFETY: a KernelInfo is made of atomics, for which zero is a value.
 static NOTHING_KNOWN: KernelInfo = unsafe { core::mem::zeroed() };
+static DEVICE_RECORDS: Array<DeviceInfo> = Array::new();
 static CPU_RECORDS: Array<CpuInfo> = Array::new();
 static SLICES: Array<SliceInfo> = Array::new();
 static ENVIRONMENT_RECORDS: Array<EnvironmentInfo> = Array::new();
@@ -59,6 +63,12 @@ pub fn kernel() -> &'static KernelInfo {
 /// The kernel's record, once it is made.
 pub(crate) fn kernel_if_made() -> Option<&'static KernelInfo> {
     KERNEL.get().first()
+}
+
+/// The records of the devices.
+#[inline]
+pub fn devices() -> &'static [DeviceInfo] {
+    DEVICE_RECORDS.get()
 }
 
 /// The records of the CPUs that run.
@@ -126,6 +136,7 @@ pub fn environment_slots(pages: u64) -> u64 {
 /// The physical address of an aligned word of an exposed structure, if one lies at this address.
 pub fn physical(address: u64) -> Option<u64> {
     window(&KERNEL, EXPOSED_KERNEL, address)
+        .or_else(|| window(&DEVICE_RECORDS, EXPOSED_DEVICES, address))
         .or_else(|| window(&CPU_RECORDS, EXPOSED_CPUS, address))
         .or_else(|| window(&SLICES, EXPOSED_SLICES, address))
         .or_else(|| window(&ENVIRONMENT_RECORDS, EXPOSED_ENVIRONMENTS, address))
@@ -159,9 +170,10 @@ pub(crate) fn make(memory: &mut BootMemory, pages: u64, cpus: usize, huge_pages:
 }
 
 /// All but the records of pages.
-fn make_arrays(memory: &mut BootMemory, pages: u64, cpus: usize) -> Option<[Window; 4]> {
+fn make_arrays(memory: &mut BootMemory, pages: u64, cpus: usize) -> Option<[Window; 5]> {
     Some([
         make_array(memory, &KERNEL, EXPOSED_KERNEL, 1)?,
+        make_array(memory, &DEVICE_RECORDS, EXPOSED_DEVICES, DEVICES)?,
         make_array(memory, &CPU_RECORDS, EXPOSED_CPUS, cpus)?,
         make_array(memory, &SLICES, EXPOSED_SLICES, cpus * SLICES_PER_CPU)?,
         make_array(memory, &ENVIRONMENT_RECORDS, EXPOSED_ENVIRONMENTS, environment_slots(pages) as usize)?,

@@ -43,6 +43,8 @@ unsafe impl Plain for u64 {}
 unsafe impl Plain for MapRow {}
 // SAFETY: four u64.
 unsafe impl Plain for abi::predicate::Term {}
+// SAFETY: four u64.
+unsafe impl Plain for abi::device::TransferRow {}
 // SAFETY: eight u64.
 unsafe impl Plain for abi::syscall::BatchRow {}
 // SAFETY: u64 and an array of u64.

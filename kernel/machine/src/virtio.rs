@@ -6,9 +6,11 @@
 //! the driver asked for is accepted.
 
 use crate::boot_memory::BootMemory;
+use crate::dma::Pinned;
 use crate::layout::direct;
 use crate::registers::Registers;
-use crate::virtqueue::{ENTRIES, Virtqueue};
+use crate::virtqueue::{self, Slot, Virtqueue};
+use core::borrow::BorrowMut;
 
 /// Queues that a driver can use.
 pub const QUEUES: usize = 8;
@@ -17,7 +19,8 @@ const STATUS_ACKNOWLEDGE: u8 = 1;
 const STATUS_DRIVER: u8 = 2;
 const STATUS_DRIVER_OK: u8 = 4;
 const STATUS_FEATURES_OK: u8 = 8;
-const RESET_PATIENCE: u32 = 10_000;
+/// Looks at the status until a reset must be over: within the bound of a kernel entry.
+const RESET_PATIENCE: u32 = 500;
 
 /// Kinds of device, by their virtio number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +70,7 @@ pub(crate) enum Transport {
 /// One device.
 #[derive(Debug)]
 pub struct Device {
+    number: usize,
     kind: Kind,
     transport: Transport,
     vector: Option<u8>,
@@ -114,9 +118,14 @@ mod memory {
 pub(crate) const COMMON_BYTES: u64 = common::BYTES;
 
 impl Device {
-    /// A device that was found; its interrupt, if it has one, comes as `vector` on the first CPU.
-    pub(crate) fn new(kind: Kind, transport: Transport, vector: Option<u8>) -> Self {
-        Self { kind, transport, vector, doorbells: [0; QUEUES] }
+    /// The device that was found as the `number`-th; its interrupt, if it has one, comes as `vector` on the first CPU.
+    pub(crate) fn new(number: usize, kind: Kind, transport: Transport, vector: Option<u8>) -> Self {
+        Self { number, kind, transport, vector, doorbells: [0; QUEUES] }
+    }
+
+    /// Its place among the devices of the machine, counted from 0.
+    pub fn number(&self) -> usize {
+        self.number
     }
 
     /// What it is.
@@ -131,9 +140,25 @@ impl Device {
 
     /// Resets it: it forgets its queues and touches no memory any more.
     pub fn reset(&mut self) -> Result<(), DeviceError> {
-        self.set_status(0);
-        let done = (0..RESET_PATIENCE).any(|_| self.status() == 0);
+        self.begin_reset();
+        let done = (0..RESET_PATIENCE).any(|_| self.is_reset());
         if done { Ok(()) } else { Err(DeviceError::NoReset) }
+    }
+
+    /// Asks for a reset and does not wait for it.
+    pub fn begin_reset(&mut self) {
+        self.set_status(0);
+    }
+
+    /// Whether it is reset: it has no queue and touches no memory.
+    pub fn is_reset(&self) -> bool {
+        self.status() == 0
+    }
+
+    /// Takes back any chain that it had before its reset: its token; `ended` gets the pins of its pages. None: it is
+    /// not reset, or had no more.
+    pub fn take_back<S: BorrowMut<[Slot]>>(&self, queue: &mut Virtqueue<S>, ended: impl FnMut(Pinned)) -> Option<u64> {
+        if self.is_reset() { queue.take_back(ended) } else { None }
     }
 
     /// Resets it and agrees on those of the wanted features that it has; returns them.
@@ -150,21 +175,32 @@ impl Device {
         if accepted { Ok(features) } else { Err(DeviceError::Features) }
     }
 
-    /// Makes queue `index`, after [`Self::start`].
-    pub fn make_queue(&mut self, index: u16, memory: &mut BootMemory) -> Result<Virtqueue, DeviceError> {
-        let limit = self.select_queue(index).min(ENTRIES as u32);
+    /// Makes queue `index`, after [`Self::start`], with as many entries as the device and `slots` have room for.
+    /// `slots` are the records of its descriptors.
+    pub fn make_queue<S: BorrowMut<[Slot]>>(
+        &mut self,
+        index: u16,
+        memory: &mut BootMemory,
+        slots: S,
+    ) -> Result<Virtqueue<S>, DeviceError> {
+        let limit = self.select_queue(index).min(slots.borrow().len() as u32);
         if limit == 0 || usize::from(index) >= QUEUES {
             return Err(DeviceError::Queue);
         }
-        let page = memory.allocate_zeroed(1).ok_or(DeviceError::NoMemory)?;
-        // SAFETY: the page was just taken for this queue, for ever, and the device is not told of it before the next line.
-        let queue = unsafe { Virtqueue::new(page, direct(page), 1 << limit.ilog2()) };
+        let entries = 1 << limit.ilog2();
+        let rings = memory.allocate_zeroed(virtqueue::pages(entries)).ok_or(DeviceError::NoMemory)?;
+        // SAFETY: the pages were just taken for this queue, for ever; the device learns of them in the next line.
+        let queue = unsafe { Virtqueue::new(rings, direct(rings), entries, slots) };
         self.attach(index, &queue)?;
         Ok(queue)
     }
 
     /// Empties a queue that was made before and gives it to the device anew, after another [`Self::start`].
-    pub fn remake_queue(&mut self, index: u16, queue: &mut Virtqueue) -> Result<(), DeviceError> {
+    pub fn remake_queue<S: BorrowMut<[Slot]>>(
+        &mut self,
+        index: u16,
+        queue: &mut Virtqueue<S>,
+    ) -> Result<(), DeviceError> {
         queue.clear();
         if self.select_queue(index) < u32::from(queue.entries()) {
             return Err(DeviceError::Queue);
@@ -256,7 +292,7 @@ impl Device {
     }
 
     /// Gives the device the queue that is selected.
-    fn attach(&mut self, index: u16, queue: &Virtqueue) -> Result<(), DeviceError> {
+    fn attach<S: BorrowMut<[Slot]>>(&mut self, index: u16, queue: &Virtqueue<S>) -> Result<(), DeviceError> {
         let write_addresses = |registers: &Registers, places: [u64; 3]| {
             for (place, address) in places.into_iter().zip(queue.addresses()) {
                 registers.write(place, address as u32);

@@ -1,0 +1,126 @@
+//! Devices: whose interrupt it is, what the device has done since, and the event bits that are bound to it.
+//!
+//! A vector belongs to one device. Its interrupt makes the driver look, and raises the bound bits where it found news.
+//! The exposed record of a device is the state of its binding.
+
+use crate::channel;
+use crate::kernel::{Kernel, Locked, Outcome, lock, refuse};
+use abi::capability::{Capability, DEVICE, Rights};
+use abi::device::{DeviceInfo, State, kind};
+use abi::{EnvironmentId, Error, KeyIndex};
+use core::sync::atomic::Ordering;
+use driver::disk;
+use machine::boot::Boot;
+use machine::device_discovery::{FIRST_VECTOR, number_of};
+use machine::virtio::Kind;
+use machine::{clock, exposed};
+
+/// Fills the records of the devices that were found.
+pub(crate) fn expose(boot: &Boot) {
+    let mut counts = [0; kind::NETWORK as usize + 1];
+    for (info, found) in exposed::devices().iter().zip(boot.devices.kinds()) {
+        let kind = match found {
+            Kind::Console => kind::CHANNEL,
+            Kind::Block => kind::DISK,
+            Kind::Entropy => kind::ENTROPY,
+            Kind::Network => kind::NETWORK,
+        };
+        let number = &mut counts[kind as usize];
+        info.number.store(*number, Ordering::Relaxed);
+        *number += 1;
+        if kind == kind::CHANNEL && channel::present() {
+            info.queues.store(1, Ordering::Relaxed);
+            info.state.store(State::Working as u64, Ordering::Relaxed);
+        }
+        info.kind.store(kind, Ordering::Release);
+    }
+    crate::disk::expose();
+}
+
+/// The record of a device, if there is such a device.
+pub(crate) fn record(device: u64) -> Option<&'static DeviceInfo> {
+    let info = exposed::devices().get(usize::try_from(device).ok()?)?;
+    (info.kind.load(Ordering::Relaxed) != kind::NONE).then_some(info)
+}
+
+/// The name of a device.
+pub(crate) fn name(info: &DeviceInfo) -> Capability {
+    capability::named([DEVICE, info.kind.load(Ordering::Relaxed), info.number.load(Ordering::Relaxed)])
+}
+
+/// Vector of the interrupt of a device.
+pub(crate) fn vector(device: usize) -> u8 {
+    FIRST_VECTOR + device as u8
+}
+
+/// A device interrupted.
+pub(crate) fn interrupted(kernel: &mut Kernel, vector: u64) {
+    let Some(device) = number_of(vector) else { return };
+    let info = &exposed::devices()[device];
+    exposed::add(&info.interrupts, 1);
+    match info.kind.load(Ordering::Relaxed) {
+        kind::CHANNEL => {
+            if channel::poll(kernel) {
+                kernel.raise_bound(info);
+            }
+        }
+        kind::DISK => kernel.finish_requests(device),
+        _ => {}
+    }
+}
+
+/// The clock interrupted: a device may have had its time.
+pub(crate) fn check_time(kernel: &mut Kernel) {
+    let now = clock::now();
+    if now >= disk::deadline() {
+        disk::check_time(now);
+        kernel.finish_all_requests();
+    }
+}
+
+/// The same on an idle CPU, which holds no lock.
+pub(crate) fn check_time_while_idle() {
+    if clock::now() >= disk::deadline() {
+        let mut kernel: Locked = lock();
+        check_time(&mut kernel);
+    }
+}
+
+impl Kernel {
+    /// Binds the interrupt of a device (see `abi::syscall`).
+    pub(crate) fn bind_device(
+        &mut self,
+        key: KeyIndex,
+        device: u64,
+        queue: u64,
+        environment: EnvironmentId,
+        bits: u64,
+    ) -> Outcome<()> {
+        let Some(info) = record(device) else { return refuse(Error::Absent, 0) };
+        self.require(key, &name(info), Rights::OWN)?;
+        if queue >= info.queues.load(Ordering::Relaxed) {
+            return refuse(Error::BadArgument, 2);
+        }
+        if environment != EnvironmentId::NONE {
+            let target = self.living(environment)?;
+            let accepted = self.context_of(target).private_words().events_accepted.load(Ordering::Relaxed);
+            if target != self.caller() && bits & !accepted != 0 {
+                return refuse(Error::NotPermitted, accepted);
+            }
+        }
+        let is_none = environment == EnvironmentId::NONE || bits == 0;
+        let (bound, bits) = if is_none { (0, 0) } else { (environment.0, bits) };
+        info.bits.store(bits, Ordering::Relaxed);
+        info.bound.store(bound, Ordering::Release);
+        Ok(())
+    }
+
+    /// Raises the bits that are bound to a device. A binding ends with its environment.
+    pub(crate) fn raise_bound(&mut self, info: &DeviceInfo) {
+        let bound = EnvironmentId(info.bound.load(Ordering::Relaxed));
+        match self.living(bound) {
+            Ok(target) => self.raise(target, info.bits.load(Ordering::Relaxed)),
+            Err(_) => info.bound.store(0, Ordering::Release),
+        }
+    }
+}
