@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use super::{Accelerator, Board, Cpu, Machine};
+use super::{Accelerator, Board, Cpu, Disk, Machine};
 
 pub const PROGRAM: &str = "qemu-system-x86_64";
 
@@ -26,12 +26,18 @@ pub fn flags(machine: &Machine) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     let mut add = |words: &[&str]| all.extend(words.iter().map(|word| (*word).to_owned()));
     add(&["-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"]);
+    if !machine.disks.is_empty() {
+        // The firmware leaves disks alone that are not in its list: it would take memory in which the boot archive
+        // lies.
+        add(&["-boot", "strict=on"]);
+    }
     add(&["-machine", board(machine.board)]);
     add(&["-accel", accelerator(machine.accelerator), "-cpu", cpu(machine.cpu)]);
     add(&["-smp", &machine.cpus.to_string(), "-m", &format!("{}M", machine.memory)]);
     add(&["-device", DEBUG_EXIT]);
     if machine.instruction_count {
-        add(&["-icount", "shift=0,sleep=off"]);
+        // A disk takes time of the host: a clock that jumps while the machine is idle would let every request time out.
+        add(&["-icount", if machine.disks.is_empty() { "shift=0,sleep=off" } else { "shift=0,sleep=on" }]);
     }
     if machine.debugger {
         add(&["-S", "-gdb", "tcp:127.0.0.1:1234"]);
@@ -59,6 +65,10 @@ pub fn arguments(machine: &Machine, places: &Places) -> Vec<OsString> {
         value.push(if prefix.contains(',') { in_list(path.as_os_str()) } else { path.into() });
         all.extend([option.into(), value]);
     }
+    for (number, disk) in machine.disks.iter().enumerate() {
+        let device = format!("{},drive=disk{number},werror=report,rerror=report", disk_device(machine.board));
+        all.extend(["-drive".into(), drive(number, disk), "-device".into(), device.into()]);
+    }
     if let Some(plugin) = &machine.plugin {
         let mut value = in_list(plugin.file.as_os_str());
         value.push(",out=");
@@ -72,6 +82,37 @@ pub fn arguments(machine: &Machine, places: &Places) -> Vec<OsString> {
         all.extend(["-qmp".into(), value]);
     }
     all
+}
+
+/// The host's side of a disk.
+fn drive(number: usize, disk: &Disk) -> OsString {
+    let mut value = OsString::from(format!("if=none,id=disk{number},format=raw,file."));
+    value.push(match disk.bad_sector {
+        Some(_) => "driver=blkdebug,file.image.filename=",
+        None => "filename=",
+    });
+    value.push(in_list(disk.file.as_os_str()));
+    if let Some(sector) = disk.bad_sector {
+        for (index, event) in ["read_aio", "write_aio"].into_iter().enumerate() {
+            let rule = format!("file.inject-error.{index}");
+            value.push(format!(",{rule}.event={event},{rule}.errno=5,{rule}.sector={sector}"));
+        }
+    }
+    if disk.pace != 0 {
+        value.push(format!(",throttling.iops-total={}", disk.pace));
+    }
+    if disk.read_only {
+        value.push(",readonly=on");
+    }
+    value
+}
+
+/// The machine's side of a disk, without virtio's old register layout.
+fn disk_device(board: Board) -> &'static str {
+    match board {
+        Board::Q35 => "virtio-blk-pci,disable-legacy=on",
+        Board::Microvm => "virtio-blk-device",
+    }
 }
 
 /// A value in a list of options: a comma in it is written twice.

@@ -36,6 +36,19 @@ pub struct Plugin {
     pub out: PathBuf,
 }
 
+/// A disk, and how it behaves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Disk {
+    /// A raw file.
+    pub file: PathBuf,
+    /// The machine cannot write it.
+    pub read_only: bool,
+    /// Operations that it carries out in a second; 0: as many as it can.
+    pub pace: u32,
+    /// A sector whose reads and writes fail.
+    pub bad_sector: Option<u64>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
     pub board: Board,
@@ -51,6 +64,8 @@ pub struct Machine {
     /// The kernel's command line; Chitin has none.
     pub command_line: String,
     pub plugin: Option<Plugin>,
+    /// Disks, the first is /dev/vda.
+    pub disks: Vec<Disk>,
     /// The socket at which the emulator takes commands (QMP).
     pub monitor: Option<PathBuf>,
 }
@@ -67,6 +82,7 @@ impl Default for Machine {
             debugger: false,
             command_line: String::new(),
             plugin: None,
+            disks: Vec::new(),
             monitor: None,
         }
     }

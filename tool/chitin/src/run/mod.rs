@@ -4,6 +4,7 @@
 mod command;
 mod console;
 mod debugger;
+mod disk;
 mod memory;
 mod options;
 mod share;
@@ -63,7 +64,11 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     if options.gdb {
         debugger::prepare(workspace, &images, &root, &program)?;
     }
-    let machine = machine(workspace, options, memory, &images)?;
+    let disks = disk::open_all(&options.disk)?;
+    let machine = Machine {
+        disks: disks.iter().map(|locked| locked.disk.clone()).collect(),
+        ..machine(workspace, options, memory, &images)?
+    };
     let place = scratch::folder()?;
     let archive = place.path().join("archive");
     let file = File::create(&archive).context("cannot write the boot archive")?;

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use crate::qemu::AcceleratorChoice;
 use crate::size;
 
+use super::disk;
 use super::share::{self, Share};
 
 #[derive(Clone, Debug, Args)]
@@ -36,6 +37,10 @@ pub struct Options {
     /// Copy a directory of the host into the root, and what changed in it back at the end, unless :ro
     #[arg(short, long, value_name = "HOST:GUEST[:ro]", value_parser = share::parse)]
     pub volume: Vec<Share>,
+    /// Attach a file as a disk, which is /dev/vda, then /dev/vdb; it is made with SIZE (default: 256M) where it is
+    /// missing
+    #[arg(long, value_name = "FILE[:SIZE]", value_parser = disk::parse)]
+    pub disk: Vec<disk::Wanted>,
     /// Memory of the machine, such as 64M or 2G (default: 256M, or what the root needs)
     #[arg(short, long, value_name = "SIZE", value_parser = size::mebibytes)]
     pub memory: Option<u64>,

@@ -15,10 +15,11 @@ use crate::channel::input;
 use crate::channel::session::{FinalRecord, Listener, Session, SessionEnd};
 use crate::command_record::ProgramCommand;
 use crate::failure::{Context, Failure, Result};
-use crate::qemu::{Files, Machine, Running, Stop};
+use crate::qemu::{Disk, Files, Machine, Running, Stop};
 use crate::root::{self, Tree};
 use crate::run;
 use crate::scratch;
+use crate::size;
 use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
 
@@ -28,7 +29,7 @@ use super::configuration::Configuration;
 use super::dialogue;
 use super::interrupts;
 use super::linux_program::{self, Product};
-use super::registry::{self, ExpectedStop, Guest};
+use super::registry::{self, ExpectedStop, Guest, GuestDisk};
 
 /// What all guests share.
 struct Ground {
@@ -111,7 +112,9 @@ fn listen(
     let files = Files { kernel: ground.images.kernel.clone(), archive };
     let deadline = Instant::now() + Duration::from_secs(guest.seconds);
     let monitor = guest.interrupted.then(|| place.path().join("monitor"));
-    let machine = Machine { monitor: monitor.clone(), ..configuration.machine(guest.counting) };
+    let disks = guest.disks.iter().enumerate().map(|(number, disk)| make_disk(place.path(), number, disk));
+    let disks = disks.collect::<Result<Vec<_>>>()?;
+    let machine = Machine { monitor: monitor.clone(), disks, ..configuration.machine(guest.counting) };
     let (mut running, stream) = Running::start(&machine, &files)?;
     let over = Arc::new(AtomicBool::new(false));
     let interrupts = monitor.map(|at| interrupts::inject(at, Arc::clone(&recorder.spoken), Arc::clone(&over)));
@@ -131,6 +134,14 @@ fn listen(
         }
     }
     Ok((end, stop, serial))
+}
+
+fn make_disk(place: &Path, number: usize, disk: &GuestDisk) -> Result<Disk> {
+    let path = place.join(format!("disk{number}"));
+    let mebibytes = size::mebibytes(&disk.size).map_err(Failure::new)?;
+    File::create(&path).and_then(|file| file.set_len(mebibytes << 20)).context("cannot make a disk")?;
+    let GuestDisk { read_only, pace, bad_sector, .. } = *disk;
+    Ok(Disk { file: path, read_only, pace, bad_sector })
 }
 
 fn write_archive(file: &Path, ground: &Ground, guest: &Guest) -> Result<()> {

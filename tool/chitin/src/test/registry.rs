@@ -46,6 +46,9 @@ pub struct Guest {
     /// What is seen and typed on the terminal that `command` has then.
     #[serde(default)]
     pub dialogue: Vec<Turn>,
+    /// Disks of the machine, which are full of zeros.
+    #[serde(default)]
+    pub disks: Vec<GuestDisk>,
     #[serde(default)]
     pub on: Machines,
     /// Whether the machine's clock counts instructions.
@@ -89,6 +92,21 @@ impl Guest {
     pub fn starts_exos(&self) -> bool {
         !self.systems.is_empty() || !self.libraries.is_empty()
     }
+}
+
+/// A disk of a machine.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GuestDisk {
+    /// Size, as in `8M`.
+    pub size: String,
+    #[serde(default)]
+    pub read_only: bool,
+    /// Operations in a second.
+    #[serde(default)]
+    pub pace: u32,
+    /// A sector that fails.
+    pub bad_sector: Option<u64>,
 }
 
 /// Which machines a guest runs on.

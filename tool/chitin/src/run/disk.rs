@@ -1,0 +1,145 @@
+//! Disks of `./chitin run --disk FILE[:SIZE]`: raw files, made where they are missing, each locked for one run.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Seek, SeekFrom};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::io::Errno;
+
+use crate::failure::{Context, Failure, Result};
+use crate::qemu::Disk;
+use crate::size;
+
+/// Bytes of a sector: a disk consists of whole ones.
+const SECTOR: u64 = 512;
+/// MiB of a disk that is made without a size.
+const DEFAULT: u64 = 256;
+
+/// What a user names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    file: PathBuf,
+    /// MiB, if it is made.
+    size: Option<u64>,
+}
+
+/// A file that is locked as long as this lives.
+#[derive(Debug)]
+pub struct Locked {
+    pub disk: Disk,
+    _file: File,
+}
+
+/// `FILE` or `FILE:SIZE`.
+pub fn parse(text: &str) -> std::result::Result<Wanted, String> {
+    let sized = text.rsplit_once(':').and_then(|(file, size)| Some((file, size::mebibytes(size).ok()?)));
+    let (file, size) = sized.map_or((text, None), |(file, size)| (file, Some(size)));
+    if file.is_empty() {
+        Err("a disk is given as FILE or FILE:SIZE".into())
+    } else {
+        Ok(Wanted { file: file.into(), size })
+    }
+}
+
+/// Opens, makes and locks every disk.
+///
+/// # Errors
+/// One line about the first that cannot be used.
+pub fn open_all(wanted: &[Wanted]) -> Result<Vec<Locked>> {
+    wanted.iter().map(open).collect()
+}
+
+fn open(wanted: &Wanted) -> Result<Locked> {
+    let path = &wanted.file;
+    let what = || format!("--disk {}", path.display());
+    let refuse = |why: String| Failure::new(format!("{}: {why}", what()));
+    let (mut file, is_new) = match OpenOptions::new().read(true).write(true).open(path) {
+        Ok(file) => (file, false),
+        Err(error) if error.kind() == ErrorKind::NotFound => (create(path).context(what())?, true),
+        Err(error) => return Err(refuse(explain(&error))),
+    };
+    let metadata = file.metadata().context(what())?;
+    let is_device = metadata.file_type().is_block_device();
+    if !metadata.is_file() && !is_device {
+        return Err(refuse("neither a file nor a disk of this machine".into()));
+    }
+    if !is_device && metadata.permissions().readonly() {
+        return Err(refuse("the file is read-only".into()));
+    }
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return Err(refuse("another run uses it; wait for its end, or copy the file".into()));
+    }
+    if is_new {
+        let mebibytes = wanted.size.unwrap_or(DEFAULT);
+        reserve(&file, mebibytes).map_err(|error| {
+            // What could not be made is not left behind.
+            let _ = std::fs::remove_file(path);
+            refuse(format!("{mebibytes} MiB cannot be reserved: {error}; name less, as in {}:64M", path.display()))
+        })?;
+    }
+    let bytes = file.seek(SeekFrom::End(0)).context(what())?;
+    check_size(bytes, wanted.size.filter(|_| !is_new)).map_err(refuse)?;
+    Ok(Locked { disk: Disk { file: path.clone(), ..Disk::default() }, _file: file })
+}
+
+fn create(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().read(true).write(true).create_new(true).open(path)
+}
+
+fn explain(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "the file is read-only".into(),
+        ErrorKind::IsADirectory => "a directory; name a file in it".into(),
+        _ => error.to_string(),
+    }
+}
+
+/// Reserves room, so that a disk of the host that is full is known at once.
+fn reserve(file: &File, mebibytes: u64) -> std::result::Result<(), Errno> {
+    let bytes = mebibytes << 20;
+    match fallocate(file, FallocateFlags::empty(), 0, bytes) {
+        Err(Errno::OPNOTSUPP) => rustix::fs::ftruncate(file, bytes),
+        done => done,
+    }
+}
+
+/// Fails unless it is a size that a disk can have; `wanted` is what the user named for a file that is there already.
+fn check_size(bytes: u64, wanted: Option<u64>) -> std::result::Result<(), String> {
+    if bytes == 0 {
+        return Err("the file is empty; remove it, and a disk is made".into());
+    }
+    if !bytes.is_multiple_of(SECTOR) {
+        return Err(format!("{bytes} bytes are no whole sectors of {SECTOR}"));
+    }
+    match wanted {
+        Some(mebibytes) if mebibytes << 20 != bytes => {
+            Err(format!("the file has {bytes} bytes, not {mebibytes} MiB; name it without a size"))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_stands_behind_the_last_colon() {
+        let wanted = |file: &str, size| Ok(Wanted { file: file.into(), size });
+        assert_eq!(parse("a"), wanted("a", None));
+        assert_eq!(parse("a:64M"), wanted("a", Some(64)));
+        assert_eq!(parse("a:b:1G"), wanted("a:b", Some(1024)));
+        assert_eq!(parse("a:b"), wanted("a:b", None));
+        assert!(parse("").is_err() && parse(":64M").is_err());
+    }
+
+    #[test]
+    fn sizes_are_whole_sectors() {
+        assert!(check_size(512, None).is_ok() && check_size(1 << 20, Some(1)).is_ok());
+        for (bytes, wanted) in [(0, None), (1000, None), (512, Some(1))] {
+            assert!(check_size(bytes, wanted).is_err(), "{bytes}");
+        }
+    }
+}
