@@ -5,7 +5,7 @@
 
 #[cfg(target_os = "none")]
 mod guest {
-    use exos::init::{boot, event_loop};
+    use exos::init::{boot, cost, event_loop};
     use exos::process::exit_status::Status;
     use runtime::{KeyIndex, Kind, archive, channel, entry, syscall};
 
@@ -23,7 +23,9 @@ mod guest {
             runtime::error_line!("chitin: the first process gets no time slice: error {}", error.number());
             return entry::START_FAILURE_STATUS;
         }
-        match event_loop::run(&session) {
+        let status = event_loop::run(&session);
+        cost::report(&session);
+        match status {
             Status::Exited(code) => u32::from(code),
             Status::Killed(signal) => {
                 channel::send(Kind::Killed, &signal.to_le_bytes());

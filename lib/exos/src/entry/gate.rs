@@ -215,6 +215,7 @@ extern "C" fn call_by_gate(context: &mut Context) -> u32 {
     if context.frame.pkru != area::upcall_pkru() {
         return left::ALL;
     }
+    thread().cpu_time.count_upcall();
     let (site, number) = (context.frame.rip, context.registers.rax);
     let left = call_quickly(context);
     if left < left::ALL {
@@ -301,6 +302,7 @@ extern "C" fn deliver(context: &mut Context) {
 /// An event was raised, to the first thread where it is for the process: signals are delivered here if it was the program that
 /// was interrupted; else ExOS looks at them before it goes back.
 extern "C" fn event(context: &mut Context) {
+    thread().cpu_time.count_upcall();
     if process().is_first(thread()) {
         signal::pass_on();
     }
@@ -326,6 +328,7 @@ extern "C" fn exception(context: &mut Context) {
     if !in_program && usercopy::fix_up(frame.rip).is_none() {
         give_up(&frame);
     }
+    thread().cpu_time.count_upcall();
     if in_program {
         thread().cpu_time.enter_library();
     }

@@ -39,6 +39,11 @@ pub fn thread() -> &'static Thread {
     unsafe { &*(address as *const Thread) }
 }
 
+/// The same in an environment that may run no thread, as the session's.
+pub fn thread_if_any() -> Option<&'static Thread> {
+    (area::constant_word::<{ area::free_offset(word::THREAD) }>() != 0).then(thread)
+}
+
 /// Words in the record of a thread, which stays as long as the process.
 #[inline]
 pub fn forever(words: &[AtomicU64]) -> &'static [AtomicU64] {

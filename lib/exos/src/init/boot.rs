@@ -56,6 +56,8 @@ pub struct Session {
     pub bank: EnvironmentId,
     /// The server of the file system and of keys.
     pub server: EnvironmentId,
+    /// Whether the host asked for the cost of the run.
+    pub reports_cost: bool,
     /// What the server keeps, which lives in the same address space.
     pub state: &'static Lock<Server>,
     /// What all processes share.
@@ -133,7 +135,9 @@ pub fn start(archive: &'static [u8]) -> Outcome<Session> {
     let first = refused("the first process", make_first(&common, public, &record))?;
     refused("the first process's budget", first.endow_from(session, bank.number, &FIRST_BUDGETS))?;
     refused("the server", Client::new(server).adopt(first.number))?;
+    let reports_cost = options(&parsed) & u64::from(option::STATS) != 0;
     Ok(Session {
+        reports_cost,
         first,
         input,
         board,
@@ -177,6 +181,7 @@ fn options(command: &command::Command<'_>) -> u64 {
         b"syscall-summary" => option::SYSCALL_SUMMARY,
         b"missing-files" => option::MISSING_FILES,
         b"trace=syscalls" => option::TRACE_CALLS,
+        b"stats" => option::STATS,
         _ => 0,
     };
     let terminal = if command.terminal { option::TERMINAL } else { 0 };

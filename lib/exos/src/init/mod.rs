@@ -9,6 +9,8 @@ pub mod boot;
 pub mod command;
 #[cfg(target_os = "none")]
 mod console_tty;
+#[cfg(target_os = "none")]
+pub mod cost;
 pub mod cpio;
 #[cfg(target_os = "none")]
 mod enforcer;

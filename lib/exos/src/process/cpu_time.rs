@@ -1,17 +1,18 @@
 //! The account of a process: what each of its threads has used, and where its parent reads it.
 
 use super::children::public;
-use super::process_record::Process;
+use super::process_record::{Process, option};
 use super::rlimits::UNLIMITED;
 use super::rusage::{self, Rusage};
 use super::thread::Thread;
 use crate::address_map::PAGE_SIZE;
+use crate::init::cost;
 use crate::signal::timer::Timer;
 use crate::vm::address_space::MemoryLimits;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use linux_raw_sys::general as linux;
-use runtime::{EnvironmentId, clock, exposed};
+use runtime::{EnvironmentId, clock, exposed, time_slice};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -26,6 +27,8 @@ pub struct CpuTime {
     told: AtomicU64,
     faults: AtomicU64,
     waits: AtomicU64,
+    upcalls: AtomicU64,
+    transfers: AtomicU64,
 }
 
 impl CpuTime {
@@ -52,11 +55,23 @@ impl CpuTime {
         add(&self.faults, 1);
     }
 
+    /// Counts an upcall that the library handles.
+    #[inline]
+    pub fn count_upcall(&self) {
+        add(&self.upcalls, 1);
+    }
+
+    /// Counts a call of the server.
+    #[inline]
+    pub fn count_transfer(&self) {
+        add(&self.transfers, 1);
+    }
+
     /// Begins anew, for another thread.
     pub fn clear(&self) {
-        for word in [&self.library, &self.entered, &self.told, &self.faults, &self.waits] {
-            word.store(0, Relaxed);
-        }
+        let times = [&self.library, &self.entered, &self.told];
+        let counts = [&self.faults, &self.waits, &self.upcalls, &self.transfers];
+        times.into_iter().chain(counts).for_each(|word| word.store(0, Relaxed));
     }
 }
 
@@ -80,6 +95,8 @@ impl Thread {
             faults: self.cpu_time.faults.load(Relaxed),
             peak: 0,
             waits: self.cpu_time.waits.load(Relaxed),
+            upcalls: self.cpu_time.upcalls.load(Relaxed),
+            transfers: self.cpu_time.transfers.load(Relaxed),
         }
     }
 }
@@ -128,6 +145,14 @@ impl Process {
         let told = Rusage { time: own.time.saturating_sub(first), ..own }.with(children);
         for (index, word) in told.to_words().into_iter().enumerate() {
             self.public_word(public::USAGE + index).store(word, Release);
+        }
+    }
+
+    /// Sends the cost of the process to the host, where the host asked for it. The kernel charges the slice first.
+    pub fn report_cost(&self) {
+        if self.has_option(option::STATS) {
+            time_slice::yield_now();
+            cost::send(EnvironmentId(self.environment()), Some(&self.usage()), &self.program.lock().name);
         }
     }
 }

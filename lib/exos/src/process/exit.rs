@@ -170,6 +170,7 @@ fn finish(status: Status) -> ! {
     crate::syscalls::undo_all(process);
     process.publish_usage();
     process.summary.tell(process);
+    process.report_cost();
     job_control::process_ends();
     release_children();
     abandon(status)

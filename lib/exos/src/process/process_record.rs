@@ -389,4 +389,6 @@ pub mod option {
     pub const TERMINAL: u32 = 4;
     /// Tell of each call.
     pub const TRACE_CALLS: u32 = 8;
+    /// Send what the process cost to the host at its end.
+    pub const STATS: u32 = 16;
 }

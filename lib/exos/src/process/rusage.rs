@@ -20,6 +20,10 @@ pub struct Rusage {
     pub peak: u64,
     /// How often it waited.
     pub waits: u64,
+    /// Exceptions, events, ends of slices and reflected calls that the library handled. No parent is told.
+    pub upcalls: u64,
+    /// Calls of the server. No parent is told.
+    pub transfers: u64,
 }
 
 /// How much of `time` counts as the library's, which measured `library`, when `told` was said to be the program's before.
@@ -41,7 +45,7 @@ impl Rusage {
 
     /// From words, whatever they are.
     pub const fn from_words([time, system, faults, peak, waits]: [u64; Self::WORDS]) -> Self {
-        Self { time, system, faults, peak, waits }
+        Self { time, system, faults, peak, waits, upcalls: 0, transfers: 0 }
     }
 
     /// Of both: sums, and the larger of the peaks.
@@ -52,6 +56,8 @@ impl Rusage {
             faults: self.faults.saturating_add(other.faults),
             peak: self.peak.max(other.peak),
             waits: self.waits.saturating_add(other.waits),
+            upcalls: self.upcalls.saturating_add(other.upcalls),
+            transfers: self.transfers.saturating_add(other.transfers),
         }
     }
 

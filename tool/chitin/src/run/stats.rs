@@ -104,12 +104,8 @@ impl Stats {
         if let [Some(boot), Some(run), Some(rate), ..] = self.machine {
             let amount =
                 |ticks: u64| if counts { amount(ticks, true) } else { amount(nanoseconds(ticks, rate), false) };
-            let _ = write!(
-                text,
-                "; {} to the first user instruction, {} from there to the end",
-                amount(boot),
-                amount(run.saturating_sub(boot))
-            );
+            let _ =
+                write!(text, "; {} to the first user instruction, {} from there to the end", amount(boot), amount(run));
         }
         text.push('\n');
         let mut rows = vec![["environment", "program"].map(str::to_owned).to_vec()];
@@ -215,7 +211,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[0],
-            "chitin: the run took 1.500 s of the host; 2.000 ms to the first user instruction, 3.000 ms from there to the end"
+            "chitin: the run took 1.500 s of the host; 2.000 ms to the first user instruction, 5.000 ms from there to the end"
         );
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(words(lines[2]), ["5", "sh", "2.500", "ms", "-", "3", "4", "5", "6", "7", "50"]);

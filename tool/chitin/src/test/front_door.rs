@@ -84,7 +84,7 @@ const fn image(name: &'static str, lines: &'static str, output: &'static str, ne
     Visit { name, lines, status: 0, output, told: "", needs }
 }
 
-const VISITS: [Visit; 52] = [
+const VISITS: [Visit; 54] = [
     plain("an_option_that_is_none", "$chitin run --bogus", 2, "unexpected argument '--bogus'"),
     plain("a_command_that_is_none", "$chitin fly", 2, "unrecognized subcommand 'fly'"),
     plain("a_size_that_is_none", "$chitin run -m much -- /bin/true", 2, "\"much\" is no size"),
@@ -151,6 +151,12 @@ const VISITS: [Visit; 52] = [
     plain("a_shared_folder_that_is_not_there", "$chitin run -v none:/d -- true", 125, "--volume none: No such file"),
     plain("a_shared_folder_without_a_place", "$chitin run -v none -- true", 2, "is given as HOST:GUEST"),
     well("the_version_names_the_interface", "$chitin --version | sed 's/.*interface 0x.*/named/'; $chitin completions bash | grep -q 'complete -F' && echo completes", "named\ncompletes\n"),
+    well("what_a_run_cost", "$chitin run --stats=a.json -- sh -c '/bin/true; ls /nowhere 2> /dev/null; exit 0'
+        grep -o '\"program\": \"[a-z()]*\"' a.json | sort -u | tr -d '\n'; grep -c '\"boot_ticks\": [1-9]' a.json
+        for name in faults upcalls transfers peak_pages; do grep -q \"$name\\\": [1-9]\" a.json && echo $name; done
+        $chitin run --stats --icount -- /bin/true 2>&1 | grep -c 'instructions to the first user instruction\\|^  *all '",
+        "\"program\": \"(server)\"\"program\": \"(session)\"\"program\": \"ls\"\"program\": \"sh\"\"program\": \"true\"1\nfaults\nupcalls\ntransfers\npeak_pages\n2\n"),
+    plain("stats_into_no_folder", "$chitin run --stats=none/a.json -- true", 125, "--stats none/a.json: No such file"),
     plain("a_program_that_is_not_there", "$chitin run -- /bin/none", 127, "/bin/none: no such program"),
     plain("a_program_without_a_name", "$chitin run -- ''", 127, "has no name"),
     plain("a_program_that_is_a_folder", "$chitin run -- /bin", 126, "/bin is a directory"),

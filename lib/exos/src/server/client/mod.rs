@@ -25,7 +25,7 @@ pub use rpc::{TakingOver, admit, draw, draw_for_end, signal, tell_parent};
 use self::mapped_pages::Views;
 use super::protocol::{self, ELSEWHERE, Request, WINDOW_BYTES, outcome};
 use crate::errno::{Errno, Result};
-use crate::hw::current::process;
+use crate::hw::current::{process, thread_if_any};
 use crate::hw::mapping::Mapping;
 use crate::loader::cpu_entry;
 use alloc::vec;
@@ -167,6 +167,9 @@ fn window_pages(answer: &Message) -> Vec<PageNumber> {
 
 /// One control transfer and back.
 fn call(server: EnvironmentId, mut message: Message) -> Result<Message> {
+    if let Some(thread) = thread_if_any() {
+        thread.cpu_time.count_transfer();
+    }
     loop {
         match cpu_entry::keep_segment_base(|| transfer::call(Kind::Asynchronous, server, &mut message)) {
             Ok(()) => return Ok(message),
