@@ -144,6 +144,9 @@ impl<D: Device> FileSystem<'_, D> {
         if !same_sector {
             let (block, sector, offset) = (self.xn.info(old.page)?.block(), old.sector, old.placed.offset);
             self.pending.leaving.push(Leaving { directory: from.0, block, sector, offset, target });
+        }
+        self.pending.changed.insert(target);
+        if !self.lies_in(target, page, sector) {
             self.pending.unsettled.insert(target);
         }
         self.pending.directory_moved |= ends.inode.is_directory() && from.0 != to.0;

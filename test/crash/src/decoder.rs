@@ -14,7 +14,7 @@ pub struct Decoder {
     intact: HashMap<(*const u8, usize), (Cell, bool)>,
 }
 
-fn word(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
@@ -28,14 +28,14 @@ fn crc32c(bytes: impl Iterator<Item = u8>) -> u32 {
     })
 }
 
-fn sector_is_intact(volume: &[u8], block: usize, sector: usize, bytes: &[u8]) -> bool {
+pub(crate) fn sector_is_intact(volume: &[u8], block: usize, sector: usize, bytes: &[u8]) -> bool {
     let place = ((block * 8 + sector) as u64).to_le_bytes();
     let all = volume.iter().chain(&place).chain(&bytes[..508]).copied();
     crc32c(all) == u32::from_le_bytes(bytes[508..512].try_into().expect("four bytes"))
 }
 
 impl Decoder {
-    fn is_intact(&mut self, volume: &[u8], block: usize, cell: &Cell) -> bool {
+    pub(crate) fn is_intact(&mut self, volume: &[u8], block: usize, cell: &Cell) -> bool {
         let key = (Rc::as_ptr(cell).cast::<u8>(), block);
         if let Some((_, known)) = self.intact.get(&key) {
             return *known;
@@ -109,14 +109,14 @@ impl Decoder {
 }
 
 /// Superblock, catalogues, region table and the free map of region 0 are fixed, and so is the last block.
-fn mark(marks: &mut BTreeSet<u64>, block: u64, blocks: usize) -> Result<(), String> {
+pub(crate) fn mark(marks: &mut BTreeSet<u64>, block: u64, blocks: usize) -> Result<(), String> {
     if block <= 259 || block + 1 >= blocks as u64 {
         return Err(format!("fixed block {block} is owned"));
     }
     if marks.insert(block) { Ok(()) } else { Err(format!("block {block} is owned twice")) }
 }
 
-fn map_is_exact(cells: &[Cell], marks: &BTreeSet<u64>) -> Result<(), String> {
+pub(crate) fn map_is_exact(cells: &[Cell], marks: &BTreeSet<u64>) -> Result<(), String> {
     let last = cells.len() as u64 - 1;
     for block in 0..last + 1 {
         let byte = block / 2048 * 512 + block % 2048 / 8;

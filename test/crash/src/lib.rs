@@ -1,4 +1,4 @@
-//! Crash-consistency harness for XN (and later C-FFS).
+//! Crash-consistency harness for XN and C-FFS ([`cffs`]).
 //!
 //! A hostile client ([`adversary`]) drives XN over a recording disk ([`disk`]). Each state that a power cut can leave
 //! ([`states`]) is judged by a decoder that was written from the description of the format ([`decoder`]), and recovered
@@ -8,6 +8,7 @@
 
 pub mod adversary;
 pub mod campaign;
+pub mod cffs;
 pub mod decoder;
 pub mod disk;
 pub mod machine;

@@ -1,0 +1,74 @@
+//! Crash states of C-FFS. A failure prints the workload.
+
+use crash::cffs::campaign::{Campaign, PERSISTS, operations};
+use crash::cffs::workload::{Operation, Persist};
+use crash::random::Random;
+
+/// All workloads of one operation.
+#[test]
+fn fault_68_one_operation() {
+    let mut campaign = Campaign::new(1);
+    for operation in operations() {
+        for persist in PERSISTS {
+            campaign.workload(&[(operation, persist)]);
+        }
+    }
+    println!("{:?}", campaign.report);
+    assert!(campaign.report.states > 1_500 && campaign.report.repaired > 100, "{:?}", campaign.report);
+}
+
+fn pairs(campaign: &mut Campaign, part: usize, of: usize) {
+    let all = operations();
+    let mut index = 0;
+    for first in &all {
+        for second in &all {
+            for between in [Persist::Nothing, Persist::Fsync] {
+                for last in [Persist::Nothing, Persist::Fsync, Persist::Sync] {
+                    index += 1;
+                    if index % of == part {
+                        campaign.workload(&[(*first, between), (*second, last)]);
+                    }
+                }
+            }
+        }
+    }
+    println!("{:?}", campaign.report);
+}
+
+/// A part of the workloads of two operations; all of them in the full run.
+#[test]
+fn fault_68_two_operations() {
+    let mut campaign = Campaign::new(2);
+    pairs(&mut campaign, 5, 47);
+    assert!(campaign.report.states > 5_000 && campaign.report.again > 100, "{:?}", campaign.report);
+}
+
+#[test]
+#[ignore = "full: hours"]
+fn fault_68_all_pairs() {
+    for part in 0..16 {
+        pairs(&mut Campaign::new(3), part, 16);
+    }
+}
+
+fn seeded(campaign: &mut Campaign, seeds: std::ops::Range<u64>) {
+    for seed in seeds {
+        let mut random = Random(seed);
+        let count = 3 + random.below(28);
+        let mut step = || {
+            let persist = if random.one_in(4) { PERSISTS[random.below(PERSISTS.len())] } else { Persist::Nothing };
+            (Operation::random(&mut random), persist)
+        };
+        let steps: Vec<(Operation, Persist)> = (0..count).map(|_| step()).collect();
+        campaign.workload(&steps);
+    }
+    println!("{:?}", campaign.report);
+}
+
+/// Seeded workloads of 3 to 30 operations.
+#[test]
+fn fault_68_longer_workloads() {
+    let mut campaign = Campaign::new(4);
+    seeded(&mut campaign, 0..400);
+    assert!(campaign.report.states > 10_000, "{:?}", campaign.report);
+}
