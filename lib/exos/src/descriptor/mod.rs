@@ -17,9 +17,17 @@ pub mod file_ops;
 #[cfg(target_os = "none")]
 pub mod inotify_fd;
 #[cfg(target_os = "none")]
+pub mod internet_datagram;
+#[cfg(target_os = "none")]
+pub mod internet_socket;
+#[cfg(target_os = "none")]
+pub mod internet_stream;
+#[cfg(target_os = "none")]
 mod listen_queue;
 #[cfg(target_os = "none")]
 pub mod mq_fd;
+#[cfg(target_os = "none")]
+pub mod netlink;
 #[cfg(target_os = "none")]
 pub mod object;
 #[cfg(target_os = "none")]

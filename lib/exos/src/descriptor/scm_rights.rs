@@ -3,6 +3,7 @@
 //! nobody receives is closed by who drops the message.
 
 use super::eventfd::EventCounter;
+use super::internet_socket::InternetSocket;
 use super::object::{Device, Object};
 use super::open_file::OpenFile;
 use super::socket::{Kind, Socket};
@@ -40,6 +41,7 @@ const CONSOLE: u64 = 9;
 const TERMINAL: u64 = 10;
 const MASTER: u64 = 11;
 const OUTPUT: u64 = 12;
+const INTERNET: u64 = 13;
 
 const SIDES: [Side; 3] = [Side::Read, Side::Write, Side::Both];
 const KINDS: [Kind; 3] = [Kind::Stream, Kind::Datagram, Kind::Packets];
@@ -125,6 +127,9 @@ fn pack_other(other: &dyn Any) -> Result<[u64; 5]> {
     if let Some(master) = other.downcast_ref::<Master>() {
         return Ok([MASTER, master.nodes()[1], 0, 0, 0]);
     }
+    if other.is::<InternetSocket>() {
+        return Ok([INTERNET, 0, 0, 0, 0]);
+    }
     let socket = other.downcast_ref::<Socket>().ok_or(Errno::EINVAL)?;
     let [incoming, outgoing, queue] = socket.places();
     Ok([SOCKET, index_in(&KINDS, &socket.kind), incoming.0, outgoing.0, queue.0])
@@ -185,6 +190,7 @@ fn open_object([_, _, kind, node, a, b, c, d, voucher]: [u64; WORDS]) -> Result<
         TERMINAL => Object::Terminal(pty_master::see(node, node)?.as_old_as(a)),
         MASTER => Object::Other(Arc::new(Master::open(node, a)?)),
         OUTPUT => Object::Console(OUTPUTS[at(a, OUTPUTS.len())]),
+        INTERNET => Object::Other(Arc::new(InternetSocket::open(node)?)),
         COUNTER => Object::Other(Arc::new(EventCounter::open(a, b != 0)?)),
         TIMER => Object::Other(Arc::new(Timer::open(a, b)?)),
         SOCKET => {

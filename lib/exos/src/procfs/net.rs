@@ -1,5 +1,5 @@
-//! The tables of `/proc/net`. There are no devices of networks and no sockets of the Internet: those tables have their headings
-//! and nothing below them. Unix-domain sockets lie with those who have them; the server knows those that have names.
+//! The tables of `/proc/net`. There is the loopback device, and no other. The server knows
+//! the sockets of the Internet, and of the Unix-domain sockets those that have names.
 
 use crate::hw::current::process;
 use crate::server::protocol::Listed;
@@ -24,24 +24,30 @@ pub(super) fn text(name: &str) -> Option<String> {
             "Inter-|   Receive                                                |  Transmit\n face |bytes    packets errs drop fifo \
              frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n",
         ),
-        "if_inet6" => String::new(),
+        "if_inet6" => String::from("00000000000000000000000000000001 01 80 10 80       lo\n"),
         "netlink" => {
             String::from("sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops    Inode\n")
         }
         "packet" => String::from("sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n"),
         "route" => padded("Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT", 127),
-        "tcp" => padded(&format!("  {SHORT}"), 149),
-        "udp" => padded(&format!("   {SHORT} {MORE}"), 127),
-        "icmp" => padded(&format!("  {SHORT} {MORE}"), 127),
+        "tcp" => with_lines(padded(&format!("  {SHORT}"), 149), Listed::Tcp),
+        "udp" => with_lines(padded(&format!("   {SHORT} {MORE}"), 127), Listed::Udp),
+        "icmp" => with_lines(padded(&format!("  {SHORT} {MORE}"), 127), Listed::Echo),
         "raw" => format!("  {SHORT} {MORE}\n"),
-        "tcp6" => format!("  {LONG}\n"),
-        "udp6" | "raw6" => format!("  {LONG} {MORE}\n"),
+        "tcp6" => with_lines(format!("  {LONG}\n"), Listed::Tcp6),
+        "udp6" => with_lines(format!("  {LONG} {MORE}\n"), Listed::Udp6),
+        "raw6" => format!("  {LONG} {MORE}\n"),
         "unix" => {
-            let sockets = process().files.lock().lines(Listed::Sockets).unwrap_or_default();
-            format!("Num       RefCount Protocol Flags    Type St Inode Path\n{}", String::from_utf8_lossy(&sockets))
+            with_lines(String::from("Num       RefCount Protocol Flags    Type St Inode Path\n"), Listed::Sockets)
         }
         _ => return None,
     })
+}
+
+/// A table with the lines that the server knows.
+fn with_lines(heading: String, table: Listed) -> String {
+    let lines = process().files.lock().lines(table).unwrap_or_default();
+    heading + &String::from_utf8_lossy(&lines)
 }
 
 /// A line of so many characters.

@@ -1,6 +1,7 @@
 //! The server's side: one call at a time, each finished before the next, nothing believed.
 
 use super::handle::{Handle, node_of, right, unmapped};
+use super::internet_sockets::Internet;
 use super::name_ops::without_slashes;
 use super::principals::{self, Principals};
 use super::process_requests::RequestQueue;
@@ -22,6 +23,7 @@ use crate::vfs::inode::NodeId;
 use crate::vfs::mount_table::{FIRST, Location};
 use crate::vfs::namespace::{FileTree, Fresh, FsCredentials, ROOT, access};
 use crate::vfs::path_walk::{PATH_BYTES, PathWalk, WalkResult};
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
@@ -83,6 +85,8 @@ pub struct FileServer {
     pub(super) shared_text: SharedTextTables,
     /// System V objects and POSIX queues.
     pub ipc: Ipc,
+    /// Internet sockets; none before the first one.
+    pub(super) internet: Option<Box<Internet>>,
     /// What processes ask each other.
     pub(super) requests: RequestQueue,
     /// The keys of users.
@@ -179,6 +183,8 @@ impl FileServer {
             Request::Unwatch | Request::TakeEvents | Request::EventsWaiting => {
                 self.perform_on_node(caller, operation, a, [b, c, d, e]).map(Outcome::Done)
             }
+            Request::MakeInternetSocket => self.make_internet_socket(caller, who, [a, b, c]).map(Outcome::Done),
+            Request::InternetSocket => self.on_internet_socket(caller, a, b, [c, d, e]).map(Outcome::Done),
             Request::AcceptOffer => self.accept_offer(caller, a).map(Outcome::Done),
             Request::Listen => self.listens(caller, a).map(Outcome::Done),
             Request::Unnamed => self.on_path(caller, who, a, FOLLOW | EMPTY_PATH, d, |server, directory| {
@@ -704,6 +710,7 @@ impl FileServer {
                 principals::ANY_WINDOW.free_many(&pages);
             }
             self.terminal_is_left(node);
+            self.internet_socket_is_left(node);
             self.tree.watches.destroy(node);
             self.tell_watchers();
         }

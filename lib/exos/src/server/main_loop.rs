@@ -95,6 +95,7 @@ impl Server {
             terminals: Vec::new(),
             shared_text: Default::default(),
             ipc: Ipc::default(),
+            internet: None,
             requests: Default::default(),
             keys,
             notice,

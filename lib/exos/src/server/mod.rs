@@ -30,6 +30,10 @@ mod file_mapping;
 #[cfg(target_os = "none")]
 pub mod identity_tokens;
 #[cfg(target_os = "none")]
+mod internet_datagrams;
+#[cfg(target_os = "none")]
+mod internet_sockets;
+#[cfg(target_os = "none")]
 pub mod main_loop;
 #[cfg(target_os = "none")]
 mod mount_ops;

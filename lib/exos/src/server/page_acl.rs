@@ -123,12 +123,12 @@ fn list_of(page: u64) -> PageNumber {
     exposed::page(PageNumber(page)).map_or(PageNumber::NONE, |info| info.access())
 }
 
-fn put_under(page: u64, list: PageNumber) -> Result<()> {
+pub(super) fn put_under(page: u64, list: PageNumber) -> Result<()> {
     Ok(syscall::page_claim(OWN_KEY, PageNumber(page), OWN_KEY, list)?)
 }
 
 impl FileServer {
-    fn principal_of(&self, caller: u64) -> u64 {
+    pub(super) fn principal_of(&self, caller: u64) -> u64 {
         self.clients.get(&caller).map_or(0, |client| client.credentials.principal())
     }
 
@@ -176,7 +176,7 @@ impl FileServer {
     }
 
     /// Sees to it that a principal may use a page, beside those who may already.
-    fn open_to(&mut self, principal: u64, page: u64, access: Access) -> Result<()> {
+    pub(super) fn open_to(&mut self, principal: u64, page: u64, access: Access) -> Result<()> {
         let under = list_of(page);
         if self.keys.acls.allows(under, principal, access) {
             return Ok(());
@@ -219,6 +219,7 @@ impl FileServer {
         });
         let pages: Vec<PageNumber> = streams.flatten().copied().collect();
         pages.iter().try_for_each(|page| self.open_to(principal, page.0, Access::Write))?;
+        self.open_internet_sockets_to(caller, principal)?;
         // The pages of files, which it asks for anew.
         self.tell_of_cut();
         Ok(())

@@ -123,6 +123,8 @@ impl Request {
                     | Is::MessageSend
                     | Is::QueueOpen
                     | Is::QueueSend
+                    | Is::MakeInternetSocket
+                    | Is::InternetSocket
             )
         )
     }
@@ -373,6 +375,65 @@ requests! {
     /// (word, other word, how many to wake, how many to let wait for the other word) -> how many of each there were, and one that
     /// was woken.
     FutexRequeue = 99,
+    /// (family; sort, in the order of `internet::option::Sort`; protocol) -> node of a fresh Internet socket, its page. The caller
+    /// holds it.
+    MakeInternetSocket = 106,
+    /// (node, [`InternetRequest`], three words).
+    InternetSocket = 107,
+}
+
+/// What is asked of an Internet socket. An endpoint is three words: the address, and the port with more above it.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InternetRequest {
+    /// (endpoint) -> the port.
+    Bind = 0,
+    /// (endpoint) -> the page of the other side; 0 while the connection has not come about.
+    Connect = 1,
+    /// (backlog; `u64::MAX`: it listens no more)
+    Listen = 2,
+    /// () -> node of the connection that came first, which the caller holds; its page, and above it that of the other side; the
+    /// endpoint of the other side.
+    Accept = 3,
+    /// (0 for its own, 1 for that of the other side) -> endpoint; 1 if it has one.
+    Name = 4,
+    /// () -> its page, that of the other side or 0; family, sort and protocol, a byte each.
+    Pages = 5,
+    /// (0 for its own, which is made if need be, 1 for that of the other side) -> count; the pages of the larger area in the window, one
+    /// a word.
+    Large = 6,
+    /// (endpoint, with the bytes in the window, from bit 16 of its port on, and above bit 40 a bit if more of them come) -> bytes; thread that waits
+    /// for them.
+    Send = 7,
+    /// (first byte, 1 to take it) -> bytes in the window of the datagram that waits with the server: its head, then its bytes.
+    Receive = 8,
+    /// (): options in its page that others go by have changed.
+    Options = 9,
+    /// (): it has no connection any more.
+    Disconnect = 10,
+    /// (address, 1 to join the group, 0 to leave it)
+    Group = 11,
+}
+
+impl InternetRequest {
+    /// From a word of a message.
+    pub const fn from_word(word: u64) -> Option<Self> {
+        Some(match word {
+            0 => Self::Bind,
+            1 => Self::Connect,
+            2 => Self::Listen,
+            3 => Self::Accept,
+            4 => Self::Name,
+            5 => Self::Pages,
+            6 => Self::Large,
+            7 => Self::Send,
+            8 => Self::Receive,
+            9 => Self::Options,
+            10 => Self::Disconnect,
+            11 => Self::Group,
+            _ => return None,
+        })
+    }
 }
 
 /// Kinds of System V objects.
@@ -401,6 +462,22 @@ pub enum Listed {
     Locks = 3,
     /// Sockets that have names.
     Sockets = 4,
+    /// Internet sockets, by table of `/proc/net`.
+    Tcp = 5,
+    /// See [`Self::Tcp`].
+    Tcp6 = 6,
+    /// See [`Self::Tcp`].
+    Udp = 7,
+    /// See [`Self::Tcp`].
+    Udp6 = 8,
+    /// See [`Self::Tcp`].
+    Raw = 9,
+    /// See [`Self::Tcp`].
+    Raw6 = 10,
+    /// See [`Self::Tcp`].
+    Echo = 11,
+    /// See [`Self::Tcp`].
+    Echo6 = 12,
 }
 
 /// What can be done with any of them.
@@ -446,6 +523,14 @@ impl Listed {
             2 => Some(Self::Messages),
             3 => Some(Self::Locks),
             4 => Some(Self::Sockets),
+            5 => Some(Self::Tcp),
+            6 => Some(Self::Tcp6),
+            7 => Some(Self::Udp),
+            8 => Some(Self::Udp6),
+            9 => Some(Self::Raw),
+            10 => Some(Self::Raw6),
+            11 => Some(Self::Echo),
+            12 => Some(Self::Echo6),
             _ => None,
         }
     }

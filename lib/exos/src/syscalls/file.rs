@@ -76,7 +76,7 @@ pub(super) fn writev(call: &mut Call<'_>) -> Result<u64> {
 }
 
 fn is_socket(description: &OpenFile) -> bool {
-    description.as_kind::<Socket>().is_some()
+    description.as_kind::<Socket>().is_some() || socket_message::is_of_internet(description)
 }
 
 /// What a pipe takes as one is written as one, of however many pieces it is.

@@ -32,6 +32,12 @@ mod identity;
 #[cfg(target_os = "none")]
 mod inotify;
 #[cfg(target_os = "none")]
+mod internet;
+#[cfg(target_os = "none")]
+mod internet_message;
+#[cfg(target_os = "none")]
+mod internet_option;
+#[cfg(target_os = "none")]
 pub(crate) mod interposed;
 #[cfg(target_os = "none")]
 mod ipc;
@@ -101,6 +107,8 @@ pub mod uapi;
 pub(crate) use deferred_vfork::UNBORN;
 #[cfg(target_os = "none")]
 pub use dispatch::*;
+#[cfg(target_os = "none")]
+pub(crate) use internet_option::device_request;
 #[cfg(target_os = "none")]
 pub(crate) use ipc::limit as ipc_limit;
 #[cfg(target_os = "none")]

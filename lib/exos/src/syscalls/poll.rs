@@ -3,6 +3,7 @@
 use super::dispatch::Call;
 use crate::descriptor::fd_pins::Used;
 use crate::descriptor::file_ops::FileOps;
+use crate::descriptor::internet_socket::InternetSocket;
 use crate::descriptor::object::{Event, Object};
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::socket::Socket;
@@ -12,6 +13,7 @@ use crate::hw::usercopy;
 use crate::signal;
 use crate::wait::{self, WakeReason};
 use alloc::vec::Vec;
+use internet::option::Sort;
 use linux_raw_sys::general as linux;
 use runtime::predicate::Term;
 
@@ -308,6 +310,10 @@ fn events(wanted: u16) -> impl Iterator<Item = Event> {
 fn state_beside(description: &OpenFile, other: &dyn FileOps, wanted: u16, found: u16) -> u16 {
     let half_closed = wanted & linux::POLLRDHUP as u16;
     let mut beside = if half_closed != 0 && other.is_half_closed() { half_closed } else { 0 };
+    if let Some(socket) = description.as_kind::<InternetSocket>() {
+        beside |= if socket.sort == Sort::Tcp && socket.has_urgent() { wanted & linux::POLLPRI as u16 } else { 0 };
+        beside |= if socket.has_error() { BROKEN } else { 0 };
+    }
     if let Some(socket) = description.as_kind::<Socket>() {
         beside |= if found & WRITABLE != 0 { wanted & URGENT } else { 0 };
         beside |= if socket.is_broken_off() { BROKEN } else { 0 };

@@ -3,7 +3,9 @@
 
 use super::dispatch::Call;
 use super::event_fds::open;
+use super::internet;
 use crate::descriptor::file_ops::FileOps;
+use crate::descriptor::netlink::Netlink;
 use crate::descriptor::object::Event;
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::socket::{Kind, Socket, wait_until};
@@ -45,6 +47,9 @@ fn check_family(call: &Call<'_>) -> Result<(Kind, u32)> {
     if flags & !(linux::O_CLOEXEC | linux::O_NONBLOCK) != 0 || family < FAMILIES && !is_kind {
         return Err(Errno::EINVAL);
     }
+    if internet::is_family(family) {
+        return Err(Errno::EOPNOTSUPP);
+    }
     if family != UNIX {
         return Err(Errno::EAFNOSUPPORT);
     }
@@ -52,6 +57,12 @@ fn check_family(call: &Call<'_>) -> Result<(Kind, u32)> {
 }
 
 pub(super) fn socket(call: &mut Call<'_>) -> Result<u64> {
+    let [family, of, protocol, ..] = call.arguments();
+    let flags = of as u32 & !(TYPE_MASK as u32);
+    let is_known = flags & !(linux::O_CLOEXEC | linux::O_NONBLOCK) == 0 && of & TYPE_MASK < KINDS;
+    if internet::is_family(family) && is_known {
+        return internet::socket(call, family, of & TYPE_MASK, protocol & 0xffff_ffff, flags);
+    }
     let (kind, flags) = check_family(call)?;
     if call.process.descriptors.lock().room() == 0 {
         return Err(Errno::EMFILE);
@@ -126,6 +137,14 @@ pub(super) fn peer_of(call: &Call<'_>, path: &[u8], kind: Kind) -> Result<(PageN
 
 pub(super) fn bind(call: &mut Call<'_>) -> Result<u64> {
     let [number, at, bytes, ..] = call.arguments();
+    let description = call.process.opened(number)?;
+    if let Some(socket) = internet::of(&description) {
+        return internet::bind(socket, at, bytes);
+    }
+    if let Some(socket) = description.as_kind::<Netlink>() {
+        return internet::bind_netlink(socket, at, bytes);
+    }
+    drop(description);
     let path = read_name(at, bytes)?;
     with_socket(call, number, |description, socket| {
         if !socket.name_of(0).is_empty() {
@@ -189,6 +208,10 @@ fn bind_abstract(call: &Call<'_>, socket: &Socket, page: PageNumber, name: &[u8]
 
 pub(super) fn listen(call: &mut Call<'_>) -> Result<u64> {
     let [number, backlog, ..] = call.arguments();
+    if let Some(socket) = internet::of(&*call.process.opened(number)?) {
+        // A negative one is a large one.
+        return socket.listen(u64::from(backlog as u32)).map(|()| 0);
+    }
     with_socket(call, number, |description, socket| {
         socket.listen(description, (backlog as i32).max(0) as u64).map(|()| 0)
     })
@@ -206,6 +229,14 @@ fn is_of_no_family(at: u64, bytes: u64) -> Result<bool> {
 
 pub(super) fn connect(call: &mut Call<'_>) -> Result<u64> {
     let [number, at, bytes, ..] = call.arguments();
+    let description = call.process.opened(number)?;
+    if let Some(socket) = internet::of(&description) {
+        return internet::connect(&description, socket, at, bytes);
+    }
+    if description.as_kind::<Netlink>().is_some() {
+        return Ok(0);
+    }
+    drop(description);
     if is_of_no_family(at, bytes)? {
         return with_socket(call, number, |_, socket| socket.disconnect().map(|()| 0));
     }
@@ -241,6 +272,11 @@ fn accept_with(call: &Call<'_>, flags: u32) -> Result<u64> {
     if call.process.descriptors.lock().room() == 0 {
         return Err(Errno::EMFILE);
     }
+    let description = call.process.opened(number)?;
+    if let Some(socket) = internet::of(&description) {
+        return internet::accept(call, (&description, socket), (name, name_bytes), flags);
+    }
+    drop(description);
     with_socket(call, number, |description, socket| {
         if socket.kind == Kind::Datagram {
             return Err(Errno::EOPNOTSUPP);
@@ -276,6 +312,15 @@ pub(super) fn getpeername(call: &mut Call<'_>) -> Result<u64> {
 
 fn tell_name(call: &Call<'_>, whose: usize) -> Result<u64> {
     let [number, at, bytes_at, ..] = call.arguments();
+    let description = call.process.opened(number)?;
+    if let Some(socket) = internet::of(&description) {
+        return internet::tell_name(socket, whose as u64, at, bytes_at);
+    }
+    if let Some(socket) = description.as_kind::<Netlink>() {
+        let port = if whose == 0 { socket.port() } else { 0 };
+        return internet::write_name(&internet::netlink_name(port), at, bytes_at).map(|()| 0);
+    }
+    drop(description);
     with_socket(call, number, |_, socket| {
         if whose == 1 {
             socket.outgoing()?;
@@ -288,6 +333,9 @@ pub(super) fn shutdown(call: &mut Call<'_>) -> Result<u64> {
     let [number, how, ..] = call.arguments();
     if how > 2 {
         return Err(Errno::EINVAL);
+    }
+    if let Some(socket) = internet::of(&*call.process.opened(number)?) {
+        return socket.shut(how != 1, how != 0).map(|()| 0);
     }
     with_socket(call, number, |_, socket| {
         socket.shut(how != 1, how != 0);

@@ -3,6 +3,9 @@
 use super::dispatch::Call;
 use super::socket::{peer_of, read_name, with_socket, write_name};
 use super::socket_option::SOCKET_LEVEL;
+use super::{internet, internet_message};
+use crate::descriptor::netlink::Netlink;
+use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::scm_rights;
 use crate::descriptor::socket::{Kind, Outgoing, Socket};
 use crate::errno::{Errno, Result};
@@ -10,6 +13,7 @@ use crate::hw::usercopy;
 use crate::pipe::Pipe;
 use crate::pipe::message_frames::{Frame, LONGEST, Manner};
 use crate::process::ucred::Ucred;
+use ::internet::option::Sort;
 use alloc::vec::Vec;
 
 /// Kinds of control messages, and flags (linux/socket.h).
@@ -39,12 +43,42 @@ const MOST_AT_ONCE: u64 = 1024;
 
 pub(super) fn sendto(call: &mut Call<'_>) -> Result<u64> {
     let [number, from, count, flags, name, name_bytes] = call.arguments();
+    let description = call.process.opened(number)?;
+    if is_of_internet(&description) {
+        let data = gather_for(&description, &[[from, count]])?;
+        return internet_message::send(&description, (name, name_bytes), &data, flags as u32)
+            .unwrap_or(Err(Errno::EBADF));
+    }
+    drop(description);
     let data = gather(call, number, &[[from, count]])?;
     send(call, number, (name, name_bytes), &data, &Packed::default(), flags as u32)
 }
 
+/// Whether a description is open on an Internet or a netlink socket.
+pub(super) fn is_of_internet(description: &OpenFile) -> bool {
+    internet::of(description).is_some() || description.as_kind::<Netlink>().is_some()
+}
+
+/// What the program sends by such a socket.
+fn gather_for(description: &OpenFile, pieces: &[[u64; 2]]) -> Result<Vec<u8>> {
+    let is_stream = internet::of(description).is_some_and(|socket| socket.sort == Sort::Tcp);
+    let most = if is_stream { MOST_OF_STREAM } else { LONGEST + 1 };
+    let mut data = Vec::new();
+    for [from, length] in pieces {
+        let room = most - data.len() as u64;
+        data.extend_from_slice(&usercopy::read_vec(*from, (*length).min(room) as usize)?);
+    }
+    Ok(data)
+}
+
 /// `writev`: one message.
 pub(super) fn write_from_pieces(call: &Call<'_>, number: u64, pieces: &[[u64; 2]]) -> Result<u64> {
+    let description = call.process.opened(number)?;
+    if is_of_internet(&description) {
+        let data = gather_for(&description, pieces)?;
+        return internet_message::send(&description, (0, 0), &data, 0).unwrap_or(Err(Errno::EBADF));
+    }
+    drop(description);
     match gather(call, number, pieces)? {
         nothing if nothing.is_empty() => Ok(0),
         data => send(call, number, (0, 0), &data, &Packed::default(), 0),
@@ -69,6 +103,11 @@ pub(super) fn read_into_pieces(call: &Call<'_>, number: u64, pieces: &[[u64; 2]]
     if room == 0 {
         return Ok(0);
     }
+    let description = call.process.opened(number)?;
+    if let Some(incoming) = internet_message::receive(&description, room, 0) {
+        return internet_message::scatter_incoming(incoming, pieces);
+    }
+    drop(description);
     let frame = receive(call, number, room, 0)?;
     let (_, rights) = frame.parts().unwrap_or_default();
     scm_rights::drop_all(rights);
@@ -147,6 +186,11 @@ fn send_to_name(
 pub(super) fn recvfrom(call: &mut Call<'_>) -> Result<u64> {
     let [number, to, count, flags, name, name_bytes] = call.arguments();
     let flags = flags as u32;
+    let description = call.process.opened(number)?;
+    if let Some(incoming) = internet_message::receive(&description, count, flags) {
+        return internet_message::give(incoming, to, flags, (name, name_bytes));
+    }
+    drop(description);
     let frame = receive(call, number, count, flags)?;
     usercopy::write(to, &frame.data)?;
     let (sender, rights) = frame.parts().unwrap_or_default();
@@ -190,10 +234,10 @@ fn receive(call: &Call<'_>, number: u64, most: u64, flags: u32) -> Result<Frame>
 }
 
 /// `struct msghdr`: name and its length, pieces and their count, control and its length.
-struct Message {
-    name: (u64, u64),
-    pieces: Vec<[u64; 2]>,
-    control: (u64, u64),
+pub(super) struct Message {
+    pub(super) name: (u64, u64),
+    pub(super) pieces: Vec<[u64; 2]>,
+    pub(super) control: (u64, u64),
 }
 
 fn read_message(at: u64) -> Result<Message> {
@@ -230,6 +274,12 @@ pub(super) fn sendmmsg(call: &mut Call<'_>) -> Result<u64> {
 
 fn send_message(call: &Call<'_>, number: u64, at: u64, flags: u32) -> Result<u64> {
     let message = read_message(at)?;
+    let description = call.process.opened(number)?;
+    if is_of_internet(&description) {
+        let data = gather_for(&description, &message.pieces)?;
+        return internet_message::send(&description, message.name, &data, flags).unwrap_or(Err(Errno::EBADF));
+    }
+    drop(description);
     let data = gather(call, number, &message.pieces)?;
     let packed = pack(call, number, message.control)?;
     let sent = send(call, number, message.name, &data, &packed, flags);
@@ -344,6 +394,11 @@ pub(super) fn recvmmsg(call: &mut Call<'_>) -> Result<u64> {
 
 fn receive_message(call: &Call<'_>, number: u64, at: u64, flags: u32) -> Result<u64> {
     let message = read_message(at)?;
+    let description = call.process.opened(number)?;
+    if let Some(incoming) = internet_message::receive(&description, room_of(&message.pieces), flags) {
+        return internet_message::give_message(incoming, &message, at, flags);
+    }
+    drop(description);
     let frame = receive(call, number, room_of(&message.pieces), flags)?;
     let done = scatter(&frame.data, &message.pieces)?;
     let (sender, _) = frame.parts().unwrap_or_default();

@@ -1,6 +1,7 @@
 //! What can be set of a socket, and asked (socket(7), unix(7)).
 
 use super::dispatch::Call;
+use super::internet_option;
 use super::socket::{UNIX, with_socket};
 use crate::descriptor::socket::Socket;
 use crate::errno::{Errno, Result};
@@ -42,6 +43,10 @@ const NANOSECONDS: u64 = 1_000_000_000;
 
 pub(super) fn setsockopt(call: &mut Call<'_>) -> Result<u64> {
     let [number, level, option, from, bytes, _] = call.arguments();
+    let name = (level as u32, option as u32);
+    if let Some(set) = internet_option::set(&*call.process.opened(number)?, name, from, bytes) {
+        return set;
+    }
     with_socket(call, number, |_, socket| {
         if level as u32 != SOCKET_LEVEL {
             return Err(Errno::EOPNOTSUPP);
@@ -87,6 +92,10 @@ fn read_time(from: u64) -> Result<u64> {
 
 pub(super) fn getsockopt(call: &mut Call<'_>) -> Result<u64> {
     let [number, level, option, to, bytes_at, _] = call.arguments();
+    let name = (level as u32, option as u32);
+    if let Some(told) = internet_option::get(&*call.process.opened(number)?, name, to, bytes_at) {
+        return told;
+    }
     with_socket(call, number, |_, socket| {
         if level as u32 != SOCKET_LEVEL {
             return Err(Errno::EOPNOTSUPP);

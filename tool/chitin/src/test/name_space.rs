@@ -1,4 +1,4 @@
-//! Mount name spaces on the host: parity scripts run there with the Debian root as their root.
+//! Name spaces on the host: parity scripts run there with the Debian root as their root, and with a loopback device of their own.
 //!
 //! A user name space is tried first, as it needs no rights. In a chroot the kernel refuses one: root can do without.
 //! Invariants: no mount made for a script reaches the host's own name space; the host's devices are never below a
@@ -11,7 +11,8 @@ use crate::failure::{Context, Failure, Result};
 
 /// Makes the root a root on the host: devices and processes as they are there, and nothing written to it.
 const ENTER: &str = r#"
-cd "$1" && shift && mount -t tmpfs tmpfs tmp && mount --rbind /dev dev && mount --rbind /proc proc && exec chroot . "$@"
+cd "$1" && shift && mount -t tmpfs tmpfs tmp && mount --rbind /dev dev && mount --rbind /proc proc &&
+{ chroot . /bin/busybox ifconfig lo 127.0.0.1 up 2>/dev/null; exec chroot . "$@"; }
 "#;
 
 /// The same where mounts of the name space are shared with the host: below a private mount of the root on itself. The
@@ -19,7 +20,8 @@ cd "$1" && shift && mount -t tmpfs tmpfs tmp && mount --rbind /dev dev && mount 
 const ENTER_PRIVATE: &str = r#"
 root=$1; shift
 mount --bind "$root" "$root" && mount --make-rprivate "$root" && cd "$root" &&
-mount -t tmpfs tmpfs tmp && mount --rbind /dev dev && mount --rbind /proc proc && chroot . "$@"
+mount -t tmpfs tmpfs tmp && mount --rbind /dev dev && mount --rbind /proc proc &&
+{ chroot . /bin/busybox ifconfig lo 127.0.0.1 up 2>/dev/null; chroot . "$@"; }
 status=$?; cd /; umount -l "$root"; exit $status
 "#;
 
@@ -31,9 +33,9 @@ pub struct Way {
 }
 
 const WAYS: [Way; 3] = [
-    Way { options: &["--user", "--map-root-user", "--mount"], enter: ENTER },
-    Way { options: &["--mount"], enter: ENTER },
-    Way { options: &["--mount", "--propagation", "unchanged"], enter: ENTER_PRIVATE },
+    Way { options: &["--user", "--map-root-user", "--mount", "--net"], enter: ENTER },
+    Way { options: &["--mount", "--net"], enter: ENTER },
+    Way { options: &["--mount", "--net", "--propagation", "unchanged"], enter: ENTER_PRIVATE },
 ];
 
 /// The first way that works on this host, tried in `root`.

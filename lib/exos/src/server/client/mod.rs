@@ -8,6 +8,7 @@
 mod attributes;
 mod dcache;
 mod handles;
+mod internet;
 mod io;
 mod ipc;
 mod locks_and_sockets;

@@ -1,0 +1,523 @@
+//! Streams: bytes through the pages of both sides, without the server (tcp(7)).
+//!
+//! A sender puts bytes into its own page, and once they do not fit there into a larger area that only its side writes; a reader
+//! counts in its own page what it has taken. So the other side can write nothing here but its own counts, which are checked.
+//! Cost: one byte there and back is four copies and two waits, no call of the server.
+
+use super::internet_socket::{InternetSocket, Link};
+use super::object::{Event, broken_pipe};
+use super::socket::wait_until;
+use crate::errno::{Errno, Result};
+use crate::hw::current::process;
+use crate::hw::mapping::Mapping;
+use crate::hw::usercopy;
+use crate::wait;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use internet::option::place;
+use internet::page::{self, RING, done, state};
+use internet::ring::{FINISHED, LARGE, RESET, Ring, advance};
+use runtime::lock::OwnerLock;
+use runtime::predicate::{Operator, Term, word};
+
+/// How a reader takes bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Taking {
+    /// They stay (`MSG_PEEK`).
+    pub peeks: bool,
+    /// They go nowhere (`MSG_TRUNC`).
+    pub drops: bool,
+}
+
+/// What one side sees of both.
+struct Ends {
+    peer: Mapping,
+    outgoing: Option<Mapping>,
+    incoming: Option<Mapping>,
+}
+
+impl Ends {
+    #[inline]
+    fn peer_word(&self, index: usize) -> &'static AtomicU64 {
+        &self.peer.first_page()[index]
+    }
+}
+
+impl InternetSocket {
+    #[inline]
+    fn ends(&self) -> Option<Ends> {
+        let link = self.link()?;
+        Some(Ends { peer: link.peer.clone()?, outgoing: link.outgoing.clone(), incoming: link.incoming.clone() })
+    }
+
+    #[inline]
+    fn peer_word(&self, index: usize) -> Option<&'static AtomicU64> {
+        Some(&self.link()?.peer.as_ref()?.first_page()[index])
+    }
+
+    fn sent_by_peer(&self) -> u64 {
+        self.peer_word(page::SENT).map_or(FINISHED, |word| word.load(Acquire))
+    }
+
+    fn incoming_ring(&self, ends: &Ends) -> Ring {
+        let from_peer = |index| ends.peer_word(index).load(Acquire);
+        let sent = from_peer(page::SENT);
+        Ring::new(sent, self.word(page::TAKEN).load(Acquire), from_peer(page::LARGE_FROM))
+    }
+
+    fn outgoing_ring(&self, ends: &Ends) -> Ring {
+        let own = |index| self.word(index).load(Acquire);
+        Ring::new(own(page::SENT), ends.peer_word(page::TAKEN).load(Acquire), own(page::LARGE_FROM))
+    }
+
+    /// Opens the larger area of one side. The pages are those that the server tells.
+    #[cold]
+    fn open_large(&self, of_other: bool) -> Result<()> {
+        let pages = process().files.lock().large_area(self.number(), of_other)?;
+        if pages.len() as u64 * 4096 != LARGE {
+            return Err(Errno::EIO);
+        }
+        let window = process().mappings.lock().open(pages, process().session_key, !of_other)?;
+        let Some(mut link) = self.link() else {
+            process().mappings.lock().close(&window);
+            return Err(Errno::ENOTCONN);
+        };
+        let Link { incoming, outgoing, .. } = &mut *link;
+        *(if of_other { incoming } else { outgoing }) = Some(window);
+        Ok(())
+    }
+
+    /// What is to be sent from now on lies in the larger area, whichever of the holders opened it.
+    #[cold]
+    fn grow(&self) -> Result<()> {
+        self.open_large(false)?;
+        let position = Ring::new(self.word(page::SENT).load(Acquire), 0, 0).sent();
+        let _ = self.word(page::LARGE_FROM).compare_exchange(0, position.wrapping_add(1), SeqCst, Relaxed);
+        Ok(())
+    }
+
+    /// `read` into the program's memory.
+    pub(super) fn read_stream(&self, to: u64, count: u64, is_nonblocking: bool) -> Result<u64> {
+        if count == 0 {
+            return Ok(0);
+        }
+        self.take_some(
+            count,
+            Taking::default(),
+            is_nonblocking,
+            |window, place, at, bytes| window.copy_to_user(place, to.wrapping_add(at), bytes),
+            |bytes| usercopy::prepare_checked(to, bytes, true),
+        )
+    }
+
+    /// The same into a buffer of ExOS.
+    pub fn receive_stream(&self, most: u64, taking: Taking, is_nonblocking: bool) -> Result<Vec<u8>> {
+        let room = most.min(self.stream_waiting().max(1));
+        let buffer = RefCell::new(vec![0; room as usize]);
+        let each = |window: &Mapping, place: u64, at: u64, bytes: u64| {
+            window.read(place, &mut buffer.borrow_mut()[at as usize..(at + bytes) as usize])
+        };
+        let taken = self.take_some(room, taking, is_nonblocking, each, Ok)?;
+        let mut buffer = buffer.into_inner();
+        buffer.truncate(taken as usize);
+        Ok(buffer)
+    }
+
+    fn take_some(
+        &self,
+        count: u64,
+        taking: Taking,
+        is_nonblocking: bool,
+        each: impl Fn(&Mapping, u64, u64, u64) -> Result<()>,
+        prepare: impl Fn(u64) -> Result<u64>,
+    ) -> Result<u64> {
+        let mut deadline = None;
+        loop {
+            let Some(ends) = self.ends() else { return self.read_unconnected(is_nonblocking) };
+            // Looked at first: what was sent before the end is there by then.
+            let sent = ends.peer_word(page::SENT).load(Acquire);
+            let waiting = self.incoming_ring(&ends).waiting()?;
+            if waiting > 0 {
+                let reachable = prepare(count.min(waiting))?;
+                match self.take_now(&ends, reachable, taking, &each)? {
+                    0 => {}
+                    taken => return Ok(taken),
+                }
+                continue;
+            }
+            if self.is_done(done::READ_SHUT) || self.is_done(done::BROKEN) {
+                return Ok(0);
+            }
+            if sent & RESET != 0 {
+                return self.take_error().map_or(Ok(0), Err);
+            }
+            if sent & FINISHED != 0 {
+                return Ok(0);
+            }
+            if is_nonblocking {
+                return Err(Errno::EAGAIN);
+            }
+            let now = self.word(page::STATE).load(Acquire);
+            deadline = deadline.or_else(|| self.deadline(0));
+            self.note_waiting(page::READER);
+            let come = word(ends.peer_word(page::SENT), Operator::NotEqual, sent);
+            let outcome = wait_until(&[come, word(self.word(page::STATE), Operator::NotEqual, now)], deadline);
+            self.word(page::READER).store(0, Relaxed);
+            outcome?;
+        }
+    }
+
+    fn note_waiting(&self, waiter: usize) {
+        self.word(waiter).store(runtime::area::number().0, Relaxed);
+    }
+
+    fn read_unconnected(&self, is_nonblocking: bool) -> Result<u64> {
+        match self.state() {
+            state::CONNECTING if is_nonblocking => Err(Errno::EAGAIN),
+            state::CONNECTING => {
+                let now = self.word(page::STATE).load(Acquire);
+                wait_until(&[word(self.word(page::STATE), Operator::NotEqual, now)], self.deadline(0))?;
+                Err(Errno::EINTR)
+            }
+            _ => Err(self.take_error().unwrap_or(Errno::ENOTCONN)),
+        }
+    }
+
+    /// Takes bytes that are there, under the lock of the readers.
+    fn take_now(
+        &self,
+        ends: &Ends,
+        count: u64,
+        taking: Taking,
+        each: &impl Fn(&Mapping, u64, u64, u64) -> Result<()>,
+    ) -> Result<u64> {
+        let _held = OwnerLock::at(self.word(page::READ_LOCK)).acquire();
+        let ring = self.incoming_ring(ends);
+        let mut bytes = ring.waiting()?.min(count);
+        let urgent = self.urgent_before(ring);
+        match urgent {
+            // The urgent byte is none of the others: it is left out.
+            Some(0) if !taking.peeks => {
+                self.word(page::TAKEN).store(advance(self.word(page::TAKEN).load(Acquire), 1), SeqCst);
+                return Ok(0);
+            }
+            Some(before) => bytes = bytes.min(before.max(1)),
+            None => {}
+        }
+        let mut at = 0;
+        while at < bytes {
+            let stretch = ring.stretch(ring.taken().wrapping_add(at), bytes - at);
+            if stretch.is_large && ends.incoming.is_none() {
+                self.open_large(true)?;
+                // The window is there for the next look.
+                return if at > 0 { self.note_taken(ends, at, taking) } else { Ok(0) };
+            }
+            if !taking.drops {
+                let outcome = match (&ends.incoming, stretch.is_large) {
+                    (Some(large), true) => each(large, stretch.offset, at, stretch.bytes),
+                    _ => each(&ends.peer, RING as u64 * 8 + stretch.offset, at, stretch.bytes),
+                };
+                match outcome {
+                    Err(error) if at == 0 => return Err(error),
+                    Err(_) => break,
+                    Ok(()) => {}
+                }
+            }
+            at += stretch.bytes;
+        }
+        self.note_taken(ends, at, taking)
+    }
+
+    fn note_taken(&self, ends: &Ends, bytes: u64, taking: Taking) -> Result<u64> {
+        if !taking.peeks {
+            self.word(page::TAKEN).store(advance(self.word(page::TAKEN).load(Acquire), bytes), SeqCst);
+            wait::set_yield_target(ends.peer_word(page::WRITER).load(Relaxed));
+            wait::kick_idle();
+        }
+        Ok(bytes)
+    }
+
+    /// Bytes before the urgent one that is not in line.
+    fn urgent_before(&self, ring: Ring) -> Option<u64> {
+        let urgent = self.peer_word(page::URGENT)?.load(Acquire);
+        if urgent == 0 || self.value(place::URGENT_IN_LINE) != 0 {
+            return None;
+        }
+        let before = (urgent - 1).wrapping_sub(ring.taken());
+        ring.waiting().ok().filter(|waiting| before < *waiting).map(|_| before)
+    }
+
+    /// The urgent byte that came last; `EINVAL` where none did.
+    pub fn take_urgent(&self, peeks: bool) -> Result<u8> {
+        let urgent = self.peer_word(page::URGENT).ok_or(Errno::ENOTCONN)?.load(Acquire);
+        let is_in_line = self.value(place::URGENT_IN_LINE) != 0;
+        if urgent == 0 || is_in_line || self.word(page::URGENT_TAKEN).load(Acquire) == urgent {
+            return Err(Errno::EINVAL);
+        }
+        if !peeks {
+            self.word(page::URGENT_TAKEN).store(urgent, SeqCst);
+        }
+        Ok(self.peer_word(page::URGENT_BYTE).map_or(0, |word| word.load(Acquire)) as u8)
+    }
+
+    /// Whether an urgent byte waits.
+    pub fn has_urgent(&self) -> bool {
+        let urgent = self.peer_word(page::URGENT).map_or(0, |word| word.load(Acquire));
+        urgent != 0 && self.word(page::URGENT_TAKEN).load(Acquire) != urgent
+    }
+
+    /// Whether the next byte is the urgent one.
+    pub(super) fn is_at_mark(&self) -> bool {
+        let urgent = self.peer_word(page::URGENT).map_or(0, |word| word.load(Acquire));
+        urgent != 0 && Ring::new(0, self.word(page::TAKEN).load(Acquire), 0).taken() == urgent - 1
+    }
+
+    /// `write` from the program's memory.
+    pub fn write_stream(&self, from: u64, count: u64, is_nonblocking: bool, signals: bool) -> Result<u64> {
+        self.put_all(
+            count,
+            is_nonblocking,
+            signals,
+            |window, place, at, bytes| window.copy_from_user(place, from.wrapping_add(at), bytes),
+            |at, bytes| usercopy::prepare_checked(from.wrapping_add(at), bytes, false),
+        )
+    }
+
+    /// The same of a buffer of ExOS.
+    pub fn write_stream_bytes(&self, bytes: &[u8], is_nonblocking: bool, signals: bool) -> Result<u64> {
+        let each = |window: &Mapping, place: u64, at: u64, count: u64| {
+            window.write(place, &bytes[at as usize..(at + count) as usize])
+        };
+        self.put_all(bytes.len() as u64, is_nonblocking, signals, each, |_, bytes| Ok(bytes))
+    }
+
+    /// Sends bytes whose last one is urgent (`MSG_OOB`).
+    pub fn send_urgent(&self, bytes: &[u8], is_nonblocking: bool, signals: bool) -> Result<u64> {
+        let Some(last) = bytes.last() else { return Err(Errno::EINVAL) };
+        let position = Ring::new(self.word(page::SENT).load(Acquire), 0, 0).sent();
+        self.word(page::URGENT_BYTE).store(u64::from(*last), SeqCst);
+        self.word(page::URGENT).store(position + bytes.len() as u64, SeqCst);
+        self.write_stream_bytes(bytes, is_nonblocking, signals)
+    }
+
+    fn put_all(
+        &self,
+        count: u64,
+        is_nonblocking: bool,
+        signals: bool,
+        each: impl Fn(&Mapping, u64, u64, u64) -> Result<()>,
+        prepare: impl Fn(u64, u64) -> Result<u64>,
+    ) -> Result<u64> {
+        let mut at = 0;
+        let mut deadline = None;
+        loop {
+            let ends = match self.check_writable() {
+                Ok(ends) => ends,
+                Err(_) if at > 0 => return Ok(at),
+                Err(Errno::EPIPE) if signals => return Err(broken_pipe()),
+                Err(error) => return Err(error),
+            };
+            let Some(ends) = ends else { return Ok(count) };
+            if at == count {
+                return Ok(at);
+            }
+            let reachable = match prepare(at, (count - at).min(LARGE)) {
+                Err(_) if at > 0 => return Ok(at),
+                outcome => outcome?,
+            };
+            let put = match self.put_now(&ends, (at, reachable), &each) {
+                Err(_) if at > 0 => return Ok(at),
+                outcome => outcome?,
+            };
+            at += put;
+            if put > 0 {
+                if at == count {
+                    return Ok(at);
+                }
+                continue;
+            }
+            if self.word(page::LARGE_FROM).load(Acquire) == 0 || ends.outgoing.is_none() {
+                self.grow()?;
+                continue;
+            }
+            self.word(page::FULL).fetch_add(1, SeqCst);
+            if is_nonblocking {
+                return if at > 0 { Ok(at) } else { Err(Errno::EAGAIN) };
+            }
+            deadline = deadline.or_else(|| self.deadline(1));
+            match self.wait_for_room(deadline) {
+                Err(_) if at > 0 => return Ok(at),
+                outcome => outcome?,
+            }
+        }
+    }
+
+    /// Whether bytes may be sent: `None` where they go nowhere, as the first ones do that a closed socket gets.
+    fn check_writable(&self) -> Result<Option<Ends>> {
+        let Some(ends) = self.ends() else {
+            return Err(match self.state() {
+                state::CONNECTING => Errno::EAGAIN,
+                _ => self.take_error().unwrap_or(Errno::EPIPE),
+            });
+        };
+        if self.word(page::SENT).load(Acquire) & FINISHED != 0 {
+            return Err(self.take_error().unwrap_or(Errno::EPIPE));
+        }
+        if ends.peer_word(page::SENT).load(Acquire) & RESET != 0 {
+            return Err(self.take_error().unwrap_or(Errno::EPIPE));
+        }
+        if ends.peer_word(page::TAKEN).load(Acquire) & RESET != 0 {
+            if self.is_done(done::BROKEN) {
+                self.note_done(done::RESET_TOLD);
+                return Err(Errno::EPIPE);
+            }
+            self.note_done(done::BROKEN);
+            return Ok(None);
+        }
+        Ok(Some(ends))
+    }
+
+    fn put_now(
+        &self,
+        ends: &Ends,
+        (from, count): (u64, u64),
+        each: &impl Fn(&Mapping, u64, u64, u64) -> Result<()>,
+    ) -> Result<u64> {
+        let _held = OwnerLock::at(self.word(page::WRITE_LOCK)).acquire();
+        let ring = self.outgoing_ring(ends);
+        let bytes = ring.room()?.min(count);
+        let mut at = 0;
+        while at < bytes {
+            let stretch = ring.stretch(ring.sent().wrapping_add(at), bytes - at);
+            let outcome = match (&ends.outgoing, stretch.is_large) {
+                (Some(large), true) => each(large, stretch.offset, from + at, stretch.bytes),
+                // The area that another holder opened is opened here first.
+                (None, true) => break,
+                (_, false) => each(self.own(), RING as u64 * 8 + stretch.offset, from + at, stretch.bytes),
+            };
+            match outcome {
+                Err(error) if at == 0 => return Err(error),
+                Err(_) => break,
+                Ok(()) => at += stretch.bytes,
+            }
+        }
+        if at > 0 {
+            self.word(page::SENT).store(advance(self.word(page::SENT).load(Acquire), at), SeqCst);
+            wait::set_yield_target(ends.peer_word(page::READER).load(Relaxed));
+            wait::kick_idle();
+        }
+        Ok(at)
+    }
+
+    /// Waits until there is room for bytes, or nobody takes them any more.
+    pub(super) fn wait_for_room(&self, deadline: Option<u64>) -> Result<()> {
+        let Some(ends) = self.ends() else { return Ok(()) };
+        if self.outgoing_ring(&ends).room() != Ok(0) {
+            return Ok(());
+        }
+        let (taken, sent) = (ends.peer_word(page::TAKEN), ends.peer_word(page::SENT));
+        let terms = [taken, sent].map(|count| word(count, Operator::NotEqual, count.load(Acquire)));
+        if self.outgoing_ring(&ends).room() != Ok(0) {
+            return Ok(());
+        }
+        self.note_waiting(page::WRITER);
+        let outcome = wait_until(&terms, deadline);
+        self.word(page::WRITER).store(0, Relaxed);
+        outcome
+    }
+
+    pub(super) fn finish_sending(&self) {
+        self.word(page::SENT).fetch_or(FINISHED, SeqCst);
+    }
+
+    /// The last descriptor in any process was closed: what is unread, or a linger of no seconds, is a reset.
+    pub(super) fn end_stream(&self) {
+        let Some(ends) = self.ends() else { return };
+        let unread = self.incoming_ring(&ends).waiting() != Ok(0) && !self.is_done(done::BROKEN);
+        let resets = unread || self.word(page::LINGER).load(Relaxed) == 1;
+        self.word(page::SENT).fetch_or(FINISHED | if resets { RESET } else { 0 }, SeqCst);
+        self.word(page::TAKEN).fetch_or(RESET, SeqCst);
+        wait::set_yield_target(ends.peer_word(page::READER).load(Relaxed));
+        wait::kick_idle();
+    }
+
+    /// Whether the connection was reset: by the other side, or because it closed a socket that was written to.
+    pub(super) fn is_reset(&self) -> bool {
+        self.state() == state::CONNECTED && (self.sent_by_peer() & RESET != 0 || self.is_done(done::BROKEN))
+    }
+
+    /// Whether nothing more comes.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.is_done(done::READ_SHUT) || self.sent_by_peer() & (FINISHED | RESET) != 0
+    }
+
+    /// Whether nothing more goes either way.
+    pub(super) fn is_stream_over(&self) -> bool {
+        let sends = self.word(page::SENT).load(Acquire) & FINISHED == 0;
+        self.is_reset() || self.is_at_end() && !sends
+    }
+
+    pub(super) fn stream_waiting(&self) -> u64 {
+        self.ends().and_then(|ends| self.incoming_ring(&ends).waiting().ok()).unwrap_or(0)
+    }
+
+    /// Bytes that it sent and that the other side has not read.
+    pub(super) fn stream_unread(&self) -> u64 {
+        self.ends().and_then(|ends| self.outgoing_ring(&ends).waiting().ok()).unwrap_or(0)
+    }
+
+    fn has_much_room(&self) -> bool {
+        let Some(ends) = self.ends() else { return true };
+        let is_large = self.word(page::LARGE_FROM).load(Acquire) != 0;
+        !is_large || self.outgoing_ring(&ends).room().is_ok_and(|room| room >= LARGE / 3)
+    }
+
+    pub(super) fn is_stream_ready(&self, event: Event) -> bool {
+        match event {
+            Event::Readable => {
+                let least = self.value(place::RECEIVE_LEAST).max(1) as u64;
+                self.stream_waiting() >= least.min(LARGE) || self.is_at_end() || self.is_reset()
+            }
+            Event::Writable => {
+                let sends = self.word(page::SENT).load(Acquire) & FINISHED == 0;
+                !sends || self.is_reset() || self.has_much_room()
+            }
+        }
+    }
+
+    pub(super) fn stream_terms(&self, event: Event) -> Vec<Term> {
+        let Some(ends) = self.ends() else { return Vec::new() };
+        let index = if event == Event::Readable { page::SENT } else { page::TAKEN };
+        let count = ends.peer_word(index);
+        let term = word(count, Operator::NotEqual, count.load(Acquire));
+        // What came before the count was read makes the next look at once.
+        if self.is_stream_ready(event) {
+            return vec![word(self.word(page::STATE), Operator::NotEqual, u64::MAX)];
+        }
+        vec![term]
+    }
+
+    pub(super) fn stream_stamp(&self, event: Event) -> u64 {
+        match event {
+            Event::Readable => self.sent_by_peer(),
+            Event::Writable => {
+                let ready = self.is_stream_ready(event);
+                self.word(page::FULL).load(Acquire) << 2 | u64::from(self.is_reset()) << 1 | u64::from(ready)
+            }
+        }
+    }
+
+    pub(super) fn stream_changes(&self, event: Event) -> Vec<Term> {
+        let Some(ends) = self.ends() else { return Vec::new() };
+        match event {
+            Event::Writable if self.is_stream_ready(event) => Vec::new(),
+            event => {
+                let count = ends.peer_word(if event == Event::Readable { page::SENT } else { page::TAKEN });
+                vec![word(count, Operator::NotEqual, count.load(Acquire))]
+            }
+        }
+    }
+}

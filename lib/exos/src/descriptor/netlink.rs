@@ -1,0 +1,108 @@
+//! Netlink sockets (netlink(7), rtnetlink(7)): questions about links, addresses and routes, answered by the library itself.
+
+use super::file_ops::FileOps;
+use super::object::Event;
+use super::open_file::OpenFile;
+use super::socket::wait_until;
+use crate::errno::{Errno, Result};
+use crate::hw::usercopy;
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use linux_raw_sys::general as linux;
+use runtime::lock::{Lock, OwnerLock};
+use runtime::predicate::{Operator, Term, word};
+
+/// A socket.
+#[derive(Debug)]
+pub struct Netlink {
+    /// The kind that the program asked for, and the protocol.
+    pub kind: u32,
+    /// See [`Self::kind`].
+    pub protocol: u32,
+    port: AtomicU64,
+    answers: Lock<VecDeque<Vec<u8>>>,
+    came: AtomicU64,
+}
+
+impl Netlink {
+    /// A fresh one, without a number.
+    pub fn new(kind: u32, protocol: u32) -> Self {
+        Self { kind, protocol, port: AtomicU64::new(0), answers: Lock::default(), came: AtomicU64::new(0) }
+    }
+
+    /// The number that it is known by.
+    pub fn port(&self) -> u32 {
+        self.port.load(Acquire) as u32
+    }
+
+    /// Gives it a number, that of its process where it asks for any.
+    pub fn bind(&self, port: u32) -> Result<()> {
+        let any = crate::hw::current::process().number() as u32;
+        let wanted = u64::from(if port == 0 { any } else { port });
+        let before = self.port.compare_exchange(0, wanted, SeqCst, Acquire);
+        if before.is_err_and(|before| port != 0 && before != u64::from(port)) { Err(Errno::EINVAL) } else { Ok(()) }
+    }
+
+    /// Takes a question.
+    pub fn send(&self, bytes: &[u8]) -> Result<u64> {
+        self.bind(0)?;
+        let answers = internet::netlink::answer(bytes, self.port());
+        self.came.fetch_add(answers.len() as u64, SeqCst);
+        self.answers.lock().extend(answers);
+        Ok(bytes.len() as u64)
+    }
+
+    /// The next answer, whole.
+    pub fn receive(&self, peeks: bool, is_nonblocking: bool) -> Result<Vec<u8>> {
+        loop {
+            let next = if peeks { self.answers.lock().front().cloned() } else { self.answers.lock().pop_front() };
+            match next {
+                Some(answer) => return Ok(answer),
+                None if is_nonblocking => return Err(Errno::EAGAIN),
+                None => wait_until(&self.wait_terms(Event::Readable), None)?,
+            }
+        }
+    }
+}
+
+impl FileOps for Netlink {
+    fn locks(&self) -> [Option<&OwnerLock>; 2] {
+        [Some(self.answers.owner_lock()), None]
+    }
+
+    fn read(&self, description: &OpenFile, to: u64, count: u64) -> Result<u64> {
+        let answer = self.receive(false, description.is_nonblocking())?;
+        let some = &answer[..answer.len().min(count as usize)];
+        usercopy::write(to, some).map(|()| some.len() as u64)
+    }
+
+    fn write_bytes(&self, description: &OpenFile, bytes: &[u8]) -> Result<u64> {
+        let _ = description;
+        self.send(bytes)
+    }
+
+    fn is_ready(&self, event: Event) -> bool {
+        event == Event::Writable || !self.answers.lock().is_empty()
+    }
+
+    fn wait_terms(&self, event: Event) -> Vec<Term> {
+        let _ = event;
+        Vec::from([word(&self.came, Operator::NotEqual, self.came.load(Relaxed))])
+    }
+
+    fn event_sequence(&self, event: Event) -> u64 {
+        if event == Event::Readable { self.came.load(Acquire) } else { 0 }
+    }
+
+    fn status(&self) -> (u32, u64) {
+        (linux::S_IFSOCK | 0o777, core::ptr::from_ref(self) as u64 >> 4)
+    }
+
+    fn name(&self) -> String {
+        format!("socket:[{}]", self.status().1)
+    }
+}

@@ -1,0 +1,743 @@
+//! Internet sockets as the server keeps them: their names, their connections, the pages that both sides share.
+//!
+//! A socket is a node without a name, which each descriptor of it holds: when the last process that holds it has closed it or has
+//! died, its port is free and the other side is told. The table is made for the first socket.
+//! Invariants:
+//! - a page of a socket belongs to the server; the holders of the socket may write it, those of the other side may read it;
+//! - the page of a socket that is gone stays until the other side is gone, which may still read from it;
+//! - a page that comes from the pool is clear, and mapped by the server alone.
+
+use super::dispatch::{Answer, FileServer, NOTHING};
+use super::handle::{Handle, node_of};
+use super::page_acl::{Access, put_under};
+use super::principals::ANY_WINDOW;
+use super::protocol::{InternetRequest, Listed};
+use crate::errno::{Errno, Result};
+use crate::hw::mapping::{Mapping, PAGE_WORDS};
+use crate::vfs::inode::NodeId;
+use crate::vfs::mount_table::Location;
+use crate::vfs::namespace::{Fresh, FsCredentials as Credentials, ROOT};
+use crate::wait;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use internet::address::{Address, Endpoint, Family};
+use internet::datagram::Head;
+use internet::listing::{Line, Table, state as listed};
+use internet::option::{self, Sort, Store, place};
+use internet::page::{self, GENERATION, OPTIONS, state};
+use internet::port_table::{Binding, PortTable, Protocol, UNPRIVILEGED, check_address, check_target};
+use internet::ring::{FINISHED, LARGE, RESET, Ring};
+use linux_raw_sys::general as linux;
+use runtime::{PageNumber, clock, exposed};
+
+/// Pages that are allocated and mapped together.
+const RUN: usize = 16;
+/// Pages of the pool that are looked at before more are made.
+const LOOKS: usize = 8;
+/// The longest queue of a listener, as `/proc/sys/net/core/somaxconn` says.
+const BACKLOG_MOST: u64 = 4096;
+
+/// A page of a socket, as the server sees it.
+#[derive(Clone, Debug)]
+pub(super) struct SocketPage {
+    run: Mapping,
+    index: usize,
+}
+
+impl SocketPage {
+    pub(super) fn number(&self) -> PageNumber {
+        self.run.pages()[self.index]
+    }
+
+    pub(super) fn words(&self) -> &'static [AtomicU64] {
+        &self.run.words()[self.index * PAGE_WORDS..][..PAGE_WORDS]
+    }
+
+    /// Copies bytes to a place in the page.
+    pub(super) fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.run.write((self.index * PAGE_WORDS * 8) as u64 + offset, bytes)
+    }
+
+    fn clear(&self) -> Result<()> {
+        static ZEROS: [u8; PAGE_WORDS * 8] = [0; PAGE_WORDS * 8];
+        self.write(0, &ZEROS)
+    }
+
+    /// Whether the server alone maps it.
+    fn is_free(&self) -> bool {
+        exposed::page(self.number()).is_some_and(|info| info.references() == 1)
+    }
+
+    pub(super) fn set_state(&self, new: u64) {
+        let change = |word: u64| Some((word & !(GENERATION - 1)).wrapping_add(GENERATION) | new);
+        let _ = self.words()[page::STATE].fetch_update(SeqCst, Relaxed, change);
+    }
+}
+
+impl Store for SocketPage {
+    fn get(&self, place: usize) -> u64 {
+        self.words()[OPTIONS + place].load(Acquire)
+    }
+
+    fn set(&self, place: usize, word: u64) {
+        self.words()[OPTIONS + place].store(word, SeqCst);
+    }
+}
+
+/// A socket.
+#[derive(Debug)]
+pub(super) struct InternetSocket {
+    pub(super) family: Family,
+    pub(super) sort: Sort,
+    /// Of a raw socket, the protocol of its packets; of the others what they said.
+    pub(super) protocol: u8,
+    user: u32,
+    pub(super) page: SocketPage,
+    /// Pages of its larger area.
+    large: Vec<PageNumber>,
+    pub(super) local: Endpoint,
+    pub(super) remote: Endpoint,
+    /// Whether the program chose the port.
+    is_bound: bool,
+    /// The other side of its connection.
+    peer: Option<NodeId>,
+    /// The listener in whose queue it waits to be accepted, or to get a connection.
+    listener: Option<NodeId>,
+    /// Of a listener: connections that wait to be accepted, sockets that wait to get into that queue, and its length.
+    ready: VecDeque<NodeId>,
+    waiting: VecDeque<NodeId>,
+    backlog: Option<u64>,
+    /// Datagrams that its page had no room for, and their bytes.
+    pub(super) datagrams: VecDeque<(Head, Vec<u8>)>,
+    pub(super) queued: u64,
+    /// What came of a datagram that is longer than a window.
+    pub(super) parts: Vec<u8>,
+    /// Groups that it takes datagrams for.
+    pub(super) groups: Vec<Address>,
+    /// Nobody holds it any more; the other side may still read its page.
+    is_gone: bool,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Internet {
+    pub(super) table: PortTable,
+    pub(super) sockets: BTreeMap<NodeId, InternetSocket>,
+    pool: VecDeque<SocketPage>,
+    drawn: u64,
+}
+
+impl Internet {
+    pub(super) fn draw(&mut self) -> u64 {
+        // Nobody is to foresee a port from the one before.
+        self.drawn = self.drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(clock::ticks() | 1);
+        self.drawn >> 20
+    }
+
+    fn is_alive(&self, node: NodeId) -> bool {
+        self.sockets.get(&node).is_some_and(|socket| !socket.is_gone)
+    }
+
+    fn binding(&self, node: NodeId, socket: &InternetSocket) -> Binding {
+        let on = |place| option::value(&socket.page, place) != 0;
+        Binding {
+            socket: node,
+            user: socket.user,
+            family: socket.family,
+            only_v6: on(place::ONLY_V6),
+            reuse_address: on(place::REUSE_ADDRESS),
+            reuse_port: on(place::REUSE_PORT),
+            listens: false,
+            is_accepted: false,
+            local: socket.local,
+            remote: socket.remote,
+        }
+    }
+
+    pub(super) fn protocol_of(socket: &InternetSocket) -> Option<Protocol> {
+        match (socket.sort, socket.protocol, socket.family) {
+            (Sort::Tcp, ..) => Some(Protocol::Tcp),
+            (Sort::Udp, ..) => Some(Protocol::Udp),
+            // A socket for echoes says so by a bit above its protocol.
+            (Sort::Raw, ECHO_V4, _) => Some(Protocol::Echo),
+            (Sort::Raw, ECHO_V6, _) => Some(Protocol::Echo6),
+            _ => None,
+        }
+    }
+}
+
+/// Protocols of sockets for echoes, which are no raw ones.
+pub(super) const ECHO_V4: u8 = 1 | 0x80;
+pub(super) const ECHO_V6: u8 = 58 | 0x80;
+
+impl FileServer {
+    pub(super) fn net(&mut self) -> &mut Internet {
+        self.internet.get_or_insert_with(Box::default)
+    }
+
+    pub(super) fn socket_of(&mut self, node: NodeId) -> Result<&mut InternetSocket> {
+        self.net().sockets.get_mut(&node).ok_or(Errno::EBADF)
+    }
+
+    fn take_page(&mut self) -> Result<SocketPage> {
+        for _ in 0..LOOKS.min(self.net().pool.len()) {
+            let Some(page) = self.net().pool.pop_front() else { break };
+            if page.is_free() {
+                page.clear()?;
+                return Ok(page);
+            }
+            self.net().pool.push_back(page);
+        }
+        let mut pages = vec![PageNumber::NONE; RUN];
+        self.keys.acls.for_zero().allocate_many(&mut pages)?;
+        let run = self.mappings.open(pages.clone(), ANY_WINDOW.key, true).inspect_err(|_| {
+            ANY_WINDOW.free_many(&pages);
+        })?;
+        let fresh = (1..RUN).map(|index| SocketPage { run: run.clone(), index });
+        self.net().pool.extend(fresh);
+        Ok(SocketPage { run, index: 0 })
+    }
+
+    /// A fresh one, with a page that nobody but the holders of `by` may write.
+    fn create_socket(
+        &mut self,
+        who: Credentials,
+        family: Family,
+        (sort, protocol): (Sort, u8),
+        principal: Option<u64>,
+    ) -> Result<NodeId> {
+        let page = self.take_page()?;
+        let list = self.keys.acls.list_for(
+            [Some(0), principal].into_iter().flatten().map(|principal| (principal, Access::Write)).collect(),
+        )?;
+        put_under(page.number().0, list)?;
+        let fresh = Fresh { mode: linux::S_IFSOCK | 0o777, owner: who, device: (0, 0), target: b"" };
+        let node = self.tree.create_unnamed(ROOT, fresh, false)?;
+        let any = Endpoint { address: family.any(), port: 0 };
+        let socket = InternetSocket {
+            family,
+            sort,
+            protocol,
+            user: who.uid,
+            page,
+            large: Vec::new(),
+            local: any,
+            remote: Endpoint::default(),
+            is_bound: false,
+            peer: None,
+            listener: None,
+            ready: VecDeque::new(),
+            waiting: VecDeque::new(),
+            backlog: None,
+            datagrams: VecDeque::new(),
+            queued: 0,
+            parts: Vec::new(),
+            groups: Vec::new(),
+            is_gone: false,
+        };
+        self.net().sockets.insert(node, socket);
+        Ok(node)
+    }
+
+    /// See [`super::protocol::Request::MakeInternetSocket`].
+    pub(super) fn make_internet_socket(
+        &mut self,
+        caller: u64,
+        who: Credentials,
+        [family, sort, protocol]: [u64; 3],
+    ) -> Result<Answer> {
+        let family = if family == 0 { Family::V4 } else { Family::V6 };
+        let sort = [Sort::Tcp, Sort::Udp, Sort::Raw][(sort as usize).min(2)];
+        let is_echo = matches!(protocol as u8, ECHO_V4 | ECHO_V6);
+        if sort == Sort::Raw && !is_echo && who.uid != 0 {
+            return Err(Errno::EPERM);
+        }
+        let principal = self.principal_of(caller);
+        let node = self.create_socket(who, family, (sort, protocol as u8), Some(principal))?;
+        let handle = Handle::plain(Location::first(node));
+        self.hold(caller, handle)?;
+        Ok([handle.to_word(), self.socket_of(node)?.page.number().0, 0, 0, 0])
+    }
+
+    /// See [`InternetRequest`].
+    pub(super) fn on_internet_socket(
+        &mut self,
+        caller: u64,
+        word: u64,
+        request: u64,
+        words: [u64; 3],
+    ) -> Result<Answer> {
+        let client = self.clients.get(&caller).ok_or(Errno::EPERM)?;
+        if !client.holds.contains_key(&word) {
+            return Err(Errno::EBADF);
+        }
+        let is_privileged = client.credentials.is_privileged();
+        let node = node_of(word);
+        self.socket_of(node)?;
+        let endpoint = Endpoint::from_words(words);
+        match InternetRequest::from_word(request).ok_or(Errno::EINVAL)? {
+            InternetRequest::Bind => self.bind_internet(node, endpoint, is_privileged),
+            InternetRequest::Connect => self.connect_internet(caller, node, endpoint),
+            InternetRequest::Listen if words[0] == u64::MAX => self.stop_listening(node),
+            InternetRequest::Listen => self.listen_internet(node, words[0]),
+            InternetRequest::Accept => self.accept_internet(caller, node),
+            InternetRequest::Name => self.name_of_internet(node, words[0]),
+            InternetRequest::Pages => self.pages_of_internet(caller, node),
+            InternetRequest::Large => self.large_area(caller, node, words[0] != 0),
+            InternetRequest::Send => self.send_datagram(caller, node, endpoint, words[2] >> 16),
+            InternetRequest::Receive => self.receive_datagram(caller, node, words),
+            InternetRequest::Options => self.take_options(node),
+            InternetRequest::Disconnect => self.disconnect_internet(node),
+            InternetRequest::Group => self.change_group(node, endpoint.address, words[2] != 0),
+        }
+    }
+
+    fn bind_internet(&mut self, node: NodeId, to: Endpoint, is_privileged: bool) -> Result<Answer> {
+        let socket = self.socket_of(node)?;
+        check_address(to.address, option::value(&socket.page, place::FREE_BIND) != 0)?;
+        let protocol = Internet::protocol_of(socket);
+        if !is_privileged && (1..UNPRIVILEGED).contains(&to.port) && matches!(socket.sort, Sort::Tcp | Sort::Udp) {
+            return Err(Errno::EACCES);
+        }
+        if socket.local.port != 0 || socket.peer.is_some() || socket.listener.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        let before = socket.local;
+        socket.local = to;
+        if let Some(protocol) = protocol {
+            match self.take_port(node, protocol, false) {
+                Ok(_) => {}
+                Err(error) => {
+                    self.socket_of(node)?.local = before;
+                    return Err(error);
+                }
+            }
+        }
+        let socket = self.socket_of(node)?;
+        socket.is_bound = true;
+        Ok([u64::from(socket.local.port), 0, 0, 0, 0])
+    }
+
+    /// Gives a socket the port that it wants, or any.
+    pub(super) fn take_port(&mut self, node: NodeId, protocol: Protocol, connects: bool) -> Result<u16> {
+        let net = self.net();
+        let draw = net.draw();
+        let socket = net.sockets.get(&node).ok_or(Errno::EBADF)?;
+        let binding = net.binding(node, socket);
+        let port = match connects {
+            true => net.table.bind_to_connect(protocol, binding, draw),
+            false => net.table.bind(protocol, binding, draw),
+        };
+        let port = match port {
+            Err(internet::error::Error::InUse) if self.forget_dead_holders(protocol, binding.local.port) => {
+                self.net().table.bind(protocol, binding, draw)?
+            }
+            port => port?,
+        };
+        self.socket_of(node)?.local.port = port;
+        Ok(port)
+    }
+
+    /// Closes sockets on a port that nobody but processes hold that the kernel destroyed. Whether there were any.
+    fn forget_dead_holders(&mut self, protocol: Protocol, port: u16) -> bool {
+        let nodes: Vec<NodeId> =
+            self.net().table.bindings(protocol).filter(|one| one.local.port == port).map(|one| one.socket).collect();
+        let lives = |number: &u64| exposed::lives(runtime::EnvironmentId(*number));
+        let is_held = |node: &NodeId| {
+            let mut living = self.clients.iter().filter(|(number, _)| lives(number));
+            living.any(|(_, client)| client.holds.keys().any(|word| node_of(*word) == *node))
+        };
+        let (_, dead): (Vec<NodeId>, Vec<NodeId>) = nodes.into_iter().partition(is_held);
+        let queued = |server: &mut Self, node: &NodeId| server.socket_of(*node).is_ok_and(|one| one.listener.is_some());
+        let dead: Vec<NodeId> = dead.into_iter().filter(|node| !queued(self, node)).collect();
+        dead.iter().for_each(|node| self.net().table.remove(*node));
+        !dead.is_empty()
+    }
+
+    fn listen_internet(&mut self, node: NodeId, backlog: u64) -> Result<Answer> {
+        let socket = self.socket_of(node)?;
+        if socket.sort != Sort::Tcp {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if socket.peer.is_some() || socket.listener.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        let is_first = socket.backlog.replace(backlog.min(BACKLOG_MOST)).is_none();
+        if is_first {
+            let outcome = match socket.local.port {
+                0 => self.take_port(node, Protocol::Tcp, false).map(|_| ()),
+                _ => Ok(()),
+            };
+            let outcome = outcome.and_then(|()| Ok(self.net().table.listen(node)?));
+            if outcome.is_err() {
+                self.socket_of(node)?.backlog = None;
+            }
+            outcome?;
+            self.socket_of(node)?.page.set_state(state::LISTENING);
+            wait::kick_idle();
+        }
+        Ok(NOTHING)
+    }
+
+    fn stop_listening(&mut self, node: NodeId) -> Result<Answer> {
+        let socket = self.socket_of(node)?;
+        socket.backlog = None;
+        socket.page.set_state(state::CLOSED);
+        let (ready, waiting) = (core::mem::take(&mut socket.ready), core::mem::take(&mut socket.waiting));
+        let is_bound = socket.is_bound;
+        self.net().table.change(node, |binding| binding.listens = false);
+        if !is_bound {
+            self.net().table.remove(node);
+            self.socket_of(node)?.local.port = 0;
+        }
+        for ready in ready {
+            let _ = self.let_go(Handle::plain(Location::first(ready)));
+        }
+        for waiting in waiting {
+            self.refuse(waiting);
+        }
+        wait::kick_idle();
+        Ok(NOTHING)
+    }
+
+    /// A connection does not come about.
+    fn refuse(&mut self, node: NodeId) {
+        let Ok(socket) = self.socket_of(node) else { return };
+        socket.listener = None;
+        socket.remote = Endpoint::default();
+        socket.page.words()[page::ERROR].store(u64::from(Errno::ECONNREFUSED.number()), SeqCst);
+        socket.page.set_state(state::CLOSED);
+        self.give_up_ephemeral_port(node);
+    }
+
+    fn give_up_ephemeral_port(&mut self, node: NodeId) {
+        let Ok(socket) = self.socket_of(node) else { return };
+        if socket.is_bound {
+            return;
+        }
+        socket.local = Endpoint { address: socket.family.any(), port: 0 };
+        self.net().table.remove(node);
+    }
+
+    fn connect_internet(&mut self, caller: u64, node: NodeId, to: Endpoint) -> Result<Answer> {
+        let socket = self.socket_of(node)?;
+        if socket.sort != Sort::Tcp {
+            return self.connect_datagrams(node, to);
+        }
+        if socket.peer.is_some() || socket.backlog.is_some() {
+            return Err(Errno::EISCONN);
+        }
+        if socket.listener.is_some() {
+            return Err(Errno::EALREADY);
+        }
+        check_target(to.address)?;
+        if socket.local.address.to_v4().is_some() != to.address.to_v4().is_some() && !socket.local.address.is_any() {
+            return Err(Errno::EADDRNOTAVAIL);
+        }
+        socket.remote = to;
+        let had_port = socket.local.port != 0;
+        if socket.local.address.is_any() {
+            socket.local.address = source_for(to.address);
+        }
+        let outcome = match had_port {
+            false => self.take_port(node, Protocol::Tcp, true).map(|_| ()),
+            true => self.check_pair(node),
+        };
+        let outcome = outcome.and_then(|()| self.find_listener(caller, node, to));
+        if outcome.is_err() {
+            let socket = self.socket_of(node)?;
+            socket.remote = Endpoint::default();
+            self.give_up_ephemeral_port(node);
+        }
+        outcome
+    }
+
+    /// No other connection has the ends that this one is going to have.
+    fn check_pair(&mut self, node: NodeId) -> Result<()> {
+        let socket = self.socket_of(node)?;
+        let (local, remote) = (socket.local, socket.remote);
+        let net = self.net();
+        let is_there = net.table.is_connected(Protocol::Tcp, local, remote);
+        net.table.change(node, |binding| (binding.local, binding.remote) = (local, remote));
+        if is_there { Err(Errno::EADDRNOTAVAIL) } else { Ok(()) }
+    }
+
+    fn find_listener(&mut self, caller: u64, node: NodeId, to: Endpoint) -> Result<Answer> {
+        let net = self.net();
+        let draw = net.draw();
+        let from = net.sockets[&node].local;
+        let listener = net.table.listener(to, from, draw).ok_or(Errno::ECONNREFUSED)?;
+        let queue = net.sockets.get_mut(&listener).filter(|one| one.backlog.is_some()).ok_or(Errno::ECONNREFUSED)?;
+        let is_full = queue.ready.len() as u64 > queue.backlog.unwrap_or(0);
+        if is_full {
+            queue.waiting.push_back(node);
+            let socket = self.socket_of(node)?;
+            socket.listener = Some(listener);
+            socket.page.set_state(state::CONNECTING);
+            return Ok(NOTHING);
+        }
+        let peer = self.establish(node, listener)?;
+        let page = self.socket_of(peer)?.page.number().0;
+        self.open_to(self.principal_of(caller), page, Access::Read)?;
+        Ok([page, 0, 0, 0, 0])
+    }
+
+    /// Makes the other side of a connection, which waits to be accepted.
+    fn establish(&mut self, node: NodeId, listener: NodeId) -> Result<NodeId> {
+        let (local, remote) = {
+            let socket = self.socket_of(node)?;
+            (socket.local, socket.remote)
+        };
+        let (family, who) = {
+            let listening = self.socket_of(listener)?;
+            (listening.family, Credentials { uid: listening.user, gid: 0 })
+        };
+        let peer = self.create_socket(who, family, (Sort::Tcp, 6), None)?;
+        self.hold_for_nobody(Handle::plain(Location::first(peer)))?;
+        let net = self.net();
+        let options = net.sockets[&listener].page.clone();
+        if let Some(other) = net.sockets.get_mut(&peer) {
+            (other.local, other.remote) = (remote, local);
+            (other.peer, other.listener) = (Some(node), Some(listener));
+            // What was set of the listener holds for its connections.
+            for place in 0..option::WORDS {
+                let word = options.get(place);
+                if word != 0 {
+                    other.page.set(place, word);
+                }
+            }
+            other.page.set_state(state::CONNECTED);
+        }
+        let binding = net.binding(peer, &net.sockets[&peer]);
+        net.table.accept(Protocol::Tcp, binding);
+        if let Some(socket) = net.sockets.get_mut(&node) {
+            (socket.peer, socket.listener) = (Some(peer), None);
+            socket.page.set_state(state::CONNECTED);
+        }
+        if let Some(listening) = net.sockets.get_mut(&listener) {
+            listening.ready.push_back(peer);
+            listening.page.words()[page::CAME].fetch_add(1, SeqCst);
+        }
+        wait::kick_idle();
+        Ok(peer)
+    }
+
+    fn accept_internet(&mut self, caller: u64, listener: NodeId) -> Result<Answer> {
+        let listening = self.socket_of(listener)?;
+        if listening.backlog.is_none() {
+            return Err(Errno::EINVAL);
+        }
+        let node = listening.ready.pop_front().ok_or(Errno::EAGAIN)?;
+        listening.page.words()[page::ACCEPTED].fetch_add(1, SeqCst);
+        let next = listening.waiting.pop_front();
+        if let Some(next) = next {
+            // Where there is no page for it, it is as if nobody listened.
+            if self.establish(next, listener).is_err() {
+                self.refuse(next);
+            }
+        }
+        let handle = Handle::plain(Location::first(node));
+        self.hold(caller, handle)?;
+        self.let_go(handle)?;
+        self.socket_of(node)?.listener = None;
+        let [page, other, ..] = self.pages_of_internet(caller, node)?;
+        let [high, low, port] = self.socket_of(node)?.remote.to_words();
+        Ok([handle.to_word(), page | other << 32, high, low, port])
+    }
+
+    fn name_of_internet(&mut self, node: NodeId, which: u64) -> Result<Answer> {
+        let socket = self.socket_of(node)?;
+        let endpoint = if which == 0 { socket.local } else { socket.remote };
+        let has = match socket.sort {
+            Sort::Tcp => socket.peer.is_some(),
+            _ => socket.remote.address != Address::default(),
+        };
+        let [high, low, port] = endpoint.to_words();
+        Ok([high, low, port, u64::from(has), 0])
+    }
+
+    fn pages_of_internet(&mut self, caller: u64, node: NodeId) -> Result<Answer> {
+        let principal = self.principal_of(caller);
+        let socket = self.socket_of(node)?;
+        let (page, peer) = (socket.page.number().0, socket.peer);
+        let kind =
+            u64::from(socket.family == Family::V6) | (socket.sort as u64) << 8 | u64::from(socket.protocol) << 16;
+        let other = peer.and_then(|peer| Some(self.net().sockets.get(&peer)?.page.number().0)).unwrap_or(0);
+        self.open_to(principal, page, Access::Write)?;
+        if other != 0 {
+            self.open_to(principal, other, Access::Read)?;
+        }
+        Ok([page, other, kind, 0, 0])
+    }
+
+    fn large_area(&mut self, caller: u64, node: NodeId, is_others: bool) -> Result<Answer> {
+        let socket = self.socket_of(node)?;
+        let whose = if is_others { socket.peer.ok_or(Errno::ENOTCONN)? } else { node };
+        if !is_others && self.socket_of(node)?.large.is_empty() {
+            let mut pages = vec![PageNumber::NONE; LARGE as usize / (PAGE_WORDS * 8)];
+            self.pages_for(caller)?.allocate_many(&mut pages)?;
+            self.socket_of(node)?.large = pages;
+        }
+        let pages = self.socket_of(whose)?.large.clone();
+        let (principal, access) = (self.principal_of(caller), if is_others { Access::Read } else { Access::Write });
+        pages.iter().try_for_each(|page| self.open_to(principal, page.0, access))?;
+        let numbers: Vec<u8> = pages.iter().flat_map(|page| page.0.to_le_bytes()).collect();
+        Ok([self.put(caller, &numbers)? / 8, 0, 0, 0, 0])
+    }
+
+    fn take_options(&mut self, node: NodeId) -> Result<Answer> {
+        let net = self.net();
+        let binding = net.binding(node, &net.sockets[&node]);
+        net.table.change(node, |known| {
+            known.only_v6 = binding.only_v6;
+            known.reuse_address = binding.reuse_address;
+            known.reuse_port = binding.reuse_port;
+        });
+        Ok(NOTHING)
+    }
+
+    fn disconnect_internet(&mut self, node: NodeId) -> Result<Answer> {
+        let socket = self.socket_of(node)?;
+        if socket.backlog.is_some() {
+            return self.stop_listening(node);
+        }
+        if let Some(listener) = socket.listener.take() {
+            self.leave_queue(listener, node);
+        }
+        self.end_connection(node, true);
+        let socket = self.socket_of(node)?;
+        socket.remote = Endpoint::default();
+        socket.page.set_state(state::CLOSED);
+        if !socket.is_bound {
+            self.give_up_ephemeral_port(node);
+        } else {
+            self.net().table.change(node, |binding| binding.remote = Endpoint::default());
+        }
+        Ok(NOTHING)
+    }
+
+    fn leave_queue(&mut self, listener: NodeId, node: NodeId) {
+        if let Ok(listening) = self.socket_of(listener) {
+            listening.waiting.retain(|one| *one != node);
+            listening.ready.retain(|one| *one != node);
+        }
+    }
+
+    /// Tells the other side of a socket's end, as far as its holders have not: what they left unread is a reset.
+    fn end_connection(&mut self, node: NodeId, resets: bool) {
+        let Ok(socket) = self.socket_of(node) else { return };
+        let Some(peer) = socket.peer.take() else { return };
+        let own = socket.page.clone();
+        let Ok(other) = self.socket_of(peer) else { return };
+        let count = |page: &SocketPage, word: usize| page.words()[word].load(Acquire);
+        let ring = Ring::new(count(&other.page, page::SENT), count(&own, page::TAKEN), u64::MAX);
+        let is_closed = count(&own, page::TAKEN) & RESET != 0;
+        if !is_closed {
+            let unread = ring.waiting() != Ok(0) || resets;
+            own.words()[page::SENT].fetch_or(FINISHED | if unread { RESET } else { 0 }, SeqCst);
+            own.words()[page::TAKEN].fetch_or(RESET, SeqCst);
+        }
+        wait::kick_idle();
+    }
+
+    /// Nobody holds a node any more, which may be a socket: its port is free, and the other side learns of it.
+    pub(super) fn internet_socket_is_left(&mut self, node: NodeId) {
+        if self.internet.as_ref().is_none_or(|net| !net.sockets.contains_key(&node)) {
+            return;
+        }
+        let _ = self.stop_if_listening(node);
+        let Ok(socket) = self.socket_of(node) else { return };
+        let peer = socket.peer;
+        if let Some(listener) = socket.listener.take() {
+            self.leave_queue(listener, node);
+        }
+        self.end_connection(node, false);
+        self.net().table.remove(node);
+        let Ok(socket) = self.socket_of(node) else { return };
+        (socket.is_gone, socket.peer) = (true, peer);
+        match peer {
+            // The other side may still read what was sent.
+            Some(peer) if self.net().is_alive(peer) => {}
+            peer => [Some(node), peer].into_iter().flatten().for_each(|node| self.free_socket(node)),
+        }
+    }
+
+    fn stop_if_listening(&mut self, node: NodeId) -> Result<()> {
+        if self.socket_of(node)?.backlog.is_some() {
+            self.stop_listening(node)?;
+        }
+        Ok(())
+    }
+
+    fn free_socket(&mut self, node: NodeId) {
+        let Some(socket) = self.net().sockets.remove(&node) else { return };
+        ANY_WINDOW.free_many(&socket.large);
+        self.net().pool.push_back(socket.page);
+    }
+
+    /// The sockets that a client holds, its children are to have too, whose principal is going to be another one.
+    pub(super) fn open_internet_sockets_to(&mut self, caller: u64, principal: u64) -> Result<()> {
+        if self.internet.is_none() {
+            return Ok(());
+        }
+        let held = self.clients.get(&caller).into_iter().flat_map(|client| client.holds.keys());
+        let nodes: Vec<NodeId> = held.map(|word| node_of(*word)).collect();
+        let mut pages = Vec::new();
+        for node in nodes {
+            let net = self.net();
+            let Some(socket) = net.sockets.get(&node) else { continue };
+            pages.push((socket.page.number(), Access::Write));
+            pages.extend(socket.large.iter().map(|page| (*page, Access::Write)));
+            if let Some(peer) = socket.peer.and_then(|peer| net.sockets.get(&peer)) {
+                pages.push((peer.page.number(), Access::Read));
+                pages.extend(peer.large.iter().map(|page| (*page, Access::Read)));
+            }
+        }
+        pages.into_iter().try_for_each(|(page, access)| self.open_to(principal, page.0, access))
+    }
+
+    /// The lines of a table of `/proc/net`.
+    pub(super) fn internet_lines(&self, table: Listed) -> Vec<String> {
+        let Some(net) = &self.internet else { return Vec::new() };
+        let (table, family, protocol) = match table {
+            Listed::Tcp => (Table::Tcp, Family::V4, Protocol::Tcp),
+            Listed::Tcp6 => (Table::Tcp, Family::V6, Protocol::Tcp),
+            Listed::Udp => (Table::Datagrams, Family::V4, Protocol::Udp),
+            Listed::Udp6 => (Table::Datagrams, Family::V6, Protocol::Udp),
+            Listed::Echo => (Table::Datagrams, Family::V4, Protocol::Echo),
+            Listed::Echo6 => (Table::Datagrams, Family::V6, Protocol::Echo6),
+            _ => return Vec::new(),
+        };
+        let sockets = net.table.bindings(protocol).filter(|binding| binding.family == family);
+        let line = |(at, binding): (usize, &Binding)| {
+            let socket = net.sockets.get(&binding.socket)?;
+            let state = match socket.page.words()[page::STATE].load(Acquire) & (GENERATION - 1) {
+                state::LISTENING => listed::LISTENS,
+                state::CONNECTING => listed::SYN_SENT,
+                state::CONNECTED => listed::ESTABLISHED,
+                _ => listed::CLOSED,
+            };
+            let remote = match socket.remote.port {
+                0 => Endpoint { address: family.any(), port: 0 },
+                _ => socket.remote,
+            };
+            let line =
+                Line { local: socket.local, remote, state, queued: [0; 2], user: socket.user, node: binding.socket };
+            Some(line.text(table, family, at))
+        };
+        sockets.enumerate().filter_map(line).collect()
+    }
+}
+
+/// The address of this machine that what is sent to an address comes from.
+pub(super) const fn source_for(to: Address) -> Address {
+    match to.to_v4() {
+        Some(_) => Address::v4(0x7f00_0001),
+        None => Address(1),
+    }
+}

@@ -1,0 +1,283 @@
+//! Options of Internet and netlink sockets, and the requests of `ioctl` about devices (socket(7), tcp(7), netdevice(7)).
+
+use super::internet;
+use crate::descriptor::internet_socket::InternetSocket;
+use crate::descriptor::netlink::Netlink;
+use crate::descriptor::open_file::OpenFile;
+use crate::errno::{Errno, Result};
+use crate::hw::current::process;
+use crate::hw::usercopy;
+use ::internet::address::{Address, Endpoint};
+use ::internet::option::{self, Sort, level, place};
+use ::internet::page::{FILTER, LINGER, PATIENCE, state};
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_raw_sys::general as linux;
+
+/// Options with more than a number behind them.
+mod named {
+    pub(super) const TYPE: (u32, u32) = (1, 3);
+    pub(super) const ERROR: (u32, u32) = (1, 4);
+    pub(super) const LINGER: (u32, u32) = (1, 13);
+    pub(super) const PEER_CREDENTIALS: (u32, u32) = (1, 17);
+    pub(super) const RECEIVE_TIMEOUT: (u32, u32) = (1, 20);
+    pub(super) const SEND_TIMEOUT: (u32, u32) = (1, 21);
+    pub(super) const DEVICE: (u32, u32) = (1, 25);
+    pub(super) const FILTER: (u32, u32) = (1, 26);
+    pub(super) const ACCEPTS: (u32, u32) = (1, 30);
+    pub(super) const SEND_FORCED: (u32, u32) = (1, 32);
+    pub(super) const RECEIVE_FORCED: (u32, u32) = (1, 33);
+    pub(super) const PROTOCOL: (u32, u32) = (1, 38);
+    pub(super) const DOMAIN: (u32, u32) = (1, 39);
+    pub(super) const INFORMATION: (u32, u32) = (6, 11);
+    pub(super) const CONGESTION: (u32, u32) = (6, 13);
+    pub(super) const UPPER: (u32, u32) = (6, 31);
+    pub(super) const RAW_FILTER: (u32, u32) = (255, 1);
+    pub(super) const JOIN: (u32, u32) = (0, 35);
+    pub(super) const LEAVE: (u32, u32) = (0, 36);
+    pub(super) const INTERFACE: (u32, u32) = (0, 32);
+    pub(super) const JOIN_V6: (u32, u32) = (41, 20);
+    pub(super) const LEAVE_V6: (u32, u32) = (41, 21);
+    pub(super) const INTERFACE_V6: (u32, u32) = (41, 17);
+}
+
+const NANOSECONDS: u64 = 1_000_000_000;
+/// The longest value that is read.
+const LONGEST: u64 = 256;
+const CONGESTION: &[u8] = b"cubic";
+
+/// `setsockopt`; `None`: the description is of another kind.
+pub(super) fn set(description: &OpenFile, option: (u32, u32), from: u64, bytes: u64) -> Option<Result<u64>> {
+    if let Some(socket) = internet::of(description) {
+        return Some(set_internet(socket, option, from, bytes).map(|()| 0));
+    }
+    description.as_kind::<Netlink>().map(|_| if bytes as u32 >= 4 { Ok(0) } else { Err(Errno::EINVAL) })
+}
+
+fn set_internet(socket: &InternetSocket, option: (u32, u32), from: u64, bytes: u64) -> Result<()> {
+    let length = bytes as u32 as i32;
+    if length < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let value = usercopy::read_vec(from, (length as u64).min(LONGEST) as usize)?;
+    let half = |at: usize| value.get(at..at + 4).map(|bytes| u32::from_le_bytes(core::array::from_fn(|i| bytes[i])));
+    let needed = |count: usize| if value.len() < count { Err(Errno::EINVAL) } else { Ok(()) };
+    match option {
+        named::RECEIVE_TIMEOUT | named::SEND_TIMEOUT => {
+            needed(16)?;
+            let [seconds, rest] = usercopy::read_words::<2>(from)?;
+            if rest >= 1_000_000 {
+                return Err(Errno::EDOM);
+            }
+            let time = if seconds as i64 > 0 { seconds.saturating_mul(NANOSECONDS) } else { 0 };
+            let which = usize::from(option == named::SEND_TIMEOUT);
+            socket.setting(PATIENCE + which).store(time.saturating_add(rest * 1000), SeqCst);
+            Ok(())
+        }
+        named::LINGER => {
+            needed(8)?;
+            let [on, seconds] = [half(0), half(4)].map(Option::unwrap_or_default);
+            socket.setting(LINGER).store(u64::from(on != 0) | u64::from(seconds) << 1, SeqCst);
+            Ok(())
+        }
+        named::SEND_FORCED | named::RECEIVE_FORCED => {
+            needed(4)?;
+            let name = if option == named::SEND_FORCED { 7 } else { 8 };
+            if process().may(linux::CAP_NET_ADMIN) { set_number(socket, (1, name), &value) } else { Err(Errno::EPERM) }
+        }
+        named::TYPE | named::ERROR | named::ACCEPTS | named::PROTOCOL | named::DOMAIN => Err(Errno::ENOPROTOOPT),
+        named::DEVICE => match value.split(|byte| *byte == 0).next() {
+            Some(b"lo" | b"") | None => Ok(()),
+            Some(_) => Err(Errno::ENODEV),
+        },
+        named::CONGESTION if socket.sort == Sort::Tcp => match value.split(|byte| *byte == 0).next() {
+            Some(CONGESTION | b"reno") => Ok(()),
+            Some(b"") | None => Err(Errno::EINVAL),
+            Some(_) => Err(Errno::ENOENT),
+        },
+        named::UPPER if socket.sort == Sort::Tcp => Err(Errno::ENOENT),
+        named::RAW_FILTER if socket.sort == Sort::Raw && socket.kind() == 3 => {
+            needed(4)?;
+            socket.setting(FILTER).store(u64::from(half(0).unwrap_or(0)), SeqCst);
+            Ok(())
+        }
+        named::JOIN | named::LEAVE => {
+            needed(8)?;
+            let group = u32::from_be_bytes(core::array::from_fn(|at| value[at]));
+            change_group(socket, Address::v4(group), option == named::JOIN)
+        }
+        named::JOIN_V6 | named::LEAVE_V6 => {
+            needed(20)?;
+            let group = u128::from_be_bytes(core::array::from_fn(|at| value[at]));
+            change_group(socket, Address(group), option == named::JOIN_V6)
+        }
+        named::INTERFACE | named::INTERFACE_V6 | named::FILTER => needed(4),
+        option => set_number(socket, option, &value),
+    }
+}
+
+fn change_group(socket: &InternetSocket, address: Address, joins: bool) -> Result<()> {
+    if socket.sort == Sort::Tcp {
+        return Err(Errno::EPROTOTYPE);
+    }
+    socket.change_group(Endpoint { address, port: 0 }, joins)
+}
+
+fn set_number(socket: &InternetSocket, option: (u32, u32), value: &[u8]) -> Result<()> {
+    let is_privileged = process().may(linux::CAP_NET_ADMIN);
+    if option == (level::IPV6, 26) && socket.name_of(0)?.is_some_and(|name| name.port != 0) {
+        return Err(Errno::EINVAL);
+    }
+    let place = option::set(socket, option, (socket.sort, socket.family), value, is_privileged)?;
+    if matches!(place, place::REUSE_ADDRESS | place::REUSE_PORT | place::ONLY_V6) {
+        socket.publish_options()?;
+    }
+    Ok(())
+}
+
+/// `getsockopt`; `None`: the description is of another kind.
+pub(super) fn get(description: &OpenFile, option: (u32, u32), to: u64, bytes_at: u64) -> Option<Result<u64>> {
+    let value = |room: usize| -> Option<Result<Vec<u8>>> {
+        if let Some(socket) = internet::of(description) {
+            return Some(value_of(socket, option, room));
+        }
+        let netlink = description.as_kind::<Netlink>()?;
+        let number = match option {
+            named::TYPE => netlink.kind,
+            named::DOMAIN => internet::NETLINK as u32,
+            named::PROTOCOL => netlink.protocol,
+            (1, 7 | 8) => 212_992,
+            (1, _) => 0,
+            _ => return Some(Err(Errno::ENOPROTOOPT)),
+        };
+        Some(Ok(number.to_le_bytes().to_vec()))
+    };
+    if !super::socket_message::is_of_internet(description) {
+        return None;
+    }
+    let room = match usercopy::read_half(bytes_at) {
+        Ok(room) if (room as i32) < 0 => return Some(Err(Errno::EINVAL)),
+        Ok(room) => room as usize,
+        Err(error) => return Some(Err(error)),
+    };
+    Some(value(room)?.and_then(|value| {
+        let some = &value[..value.len().min(room)];
+        usercopy::write(to, some)?;
+        usercopy::write_half(bytes_at, some.len() as u32).map(|()| 0)
+    }))
+}
+
+fn value_of(socket: &InternetSocket, option: (u32, u32), room: usize) -> Result<Vec<u8>> {
+    let half = |value: u32| Ok(value.to_le_bytes().to_vec());
+    match option {
+        named::TYPE => half(socket.kind()),
+        named::ERROR => half(socket.take_error().map_or(0, |error| u32::from(error.number()))),
+        named::ACCEPTS => half(u32::from(socket.sort == Sort::Tcp && socket.state() == state::LISTENING)),
+        named::PROTOCOL => half(u32::from(socket.protocol())),
+        named::DOMAIN => half(u32::from(socket.family.number())),
+        named::LINGER => {
+            let word = socket.setting(LINGER).load(Acquire);
+            Ok([(word & 1) as u32, (word >> 1) as u32].iter().flat_map(|half| half.to_le_bytes()).collect())
+        }
+        named::RECEIVE_TIMEOUT | named::SEND_TIMEOUT => {
+            let time = socket.setting(PATIENCE + usize::from(option == named::SEND_TIMEOUT)).load(Acquire);
+            Ok(super::uapi::bytes(&[time / NANOSECONDS, time % NANOSECONDS / 1000]))
+        }
+        named::PEER_CREDENTIALS => Ok([0u32, u32::MAX, u32::MAX].iter().flat_map(|half| half.to_le_bytes()).collect()),
+        named::DEVICE => Ok(Vec::new()),
+        named::CONGESTION if socket.sort == Sort::Tcp => {
+            let mut name = CONGESTION.to_vec();
+            name.resize(16, 0);
+            Ok(name)
+        }
+        named::INFORMATION if socket.sort == Sort::Tcp => Ok(information(socket)),
+        named::RAW_FILTER if socket.kind() == 3 => half(socket.setting(FILTER).load(Acquire) as u32),
+        (level::TCP, 2) if socket.sort == Sort::Tcp && socket.state() == state::CONNECTED => half(SEGMENT),
+        (level::IP, 14) if socket.name_of(1)?.is_none() => Err(Errno::ENOTCONN),
+        option => Ok(option::get(socket, option, (socket.sort, socket.family), room)?),
+    }
+}
+
+/// The most that a segment of loopback carries.
+const SEGMENT: u32 = 65_483;
+
+/// `struct tcp_info`: the state, options, and sizes; there are no segments to count.
+fn information(socket: &InternetSocket) -> Vec<u8> {
+    const BYTES: usize = 232;
+    let mut told = alloc::vec![0; BYTES];
+    told[0] = match socket.state() {
+        state::LISTENING => 10,
+        state::CONNECTING => 2,
+        state::CONNECTED => 1,
+        _ => 7,
+    };
+    // Time stamps, SACK and window scaling; scales of 7.
+    (told[5], told[6]) = (7, 0x77);
+    let mut put = |at: usize, value: u32| told[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    // Time-outs, segment sizes, path MTU, round trip, window.
+    for (at, value) in
+        [(8, 201_000), (12, 40_000), (16, SEGMENT), (20, 536), (60, 65_535), (68, 30), (76, 10), (84, SEGMENT)]
+    {
+        put(at, value);
+    }
+    told
+}
+
+/// Bytes of `struct ifreq`, and where the name ends in it.
+const NAME: usize = 16;
+
+/// `SIOCGIF…`: what there is to know about the loopback device.
+pub(crate) fn device_request(request: u32, argument: u64) -> Result<u64> {
+    if !matches!(request, 0x8910..=0x8942) {
+        return Err(Errno::ENOTTY);
+    }
+    if request == 0x8912 {
+        return list_devices(argument);
+    }
+    let mut name = [0; NAME];
+    usercopy::read(argument, &mut name)?;
+    let value = argument.saturating_add(NAME as u64);
+    if request == 0x8910 {
+        // A name by its number.
+        return match usercopy::read_half(value)? {
+            1 => usercopy::write(argument, b"lo\0").map(|()| 0),
+            _ => Err(Errno::ENODEV),
+        };
+    }
+    if name.split(|byte| *byte == 0).next() != Some(b"lo") {
+        return Err(Errno::ENODEV);
+    }
+    let address = |of: [u8; 4]| usercopy::write(value, &[&[2, 0, 0, 0][..], &of, &[0; 8]].concat());
+    match request {
+        0x8913 => usercopy::write(value, &0x49u16.to_le_bytes()),
+        0x8915 | 0x8917 => address([127, 0, 0, 1]),
+        0x8919 => address([0; 4]),
+        0x891b => address([255, 0, 0, 0]),
+        0x891d => usercopy::write_half(value, 0),
+        0x8921 => usercopy::write_half(value, 65_536),
+        0x8927 => usercopy::write(value, &[&772u16.to_le_bytes()[..], &[0; 14]].concat()),
+        0x8933 => usercopy::write_half(value, 1),
+        0x8942 => usercopy::write_half(value, 1000),
+        _ => Err(Errno::EPERM),
+    }
+    .map(|()| 0)
+}
+
+/// `SIOCGIFCONF`.
+fn list_devices(argument: u64) -> Result<u64> {
+    const BYTES: u32 = 40;
+    let room = usercopy::read_half(argument)?;
+    let list = usercopy::read_word(argument.saturating_add(8))?;
+    if list == 0 {
+        return usercopy::write_half(argument, BYTES).map(|()| 0);
+    }
+    if room < BYTES {
+        return usercopy::write_half(argument, 0).map(|()| 0);
+    }
+    let mut one = [0; BYTES as usize];
+    one[..2].copy_from_slice(b"lo");
+    one[NAME] = 2;
+    one[NAME + 4..NAME + 8].copy_from_slice(&[127, 0, 0, 1]);
+    usercopy::write(list, &one)?;
+    usercopy::write_half(argument, BYTES).map(|()| 0)
+}
