@@ -240,6 +240,11 @@ fn find(level: u32, name: u32, sort: Sort, family: Family) -> Result<usize> {
     if fits { Ok(found) } else { Err(Error::NoSuchOption) }
 }
 
+/// Whether a level is that of all sockets, or of a protocol.
+const fn is_own_level(level: u32, sort: Sort) -> bool {
+    matches!((level, sort), (SOCKET, _) | (TCP, Tcp) | (UDP, Udp))
+}
+
 /// Sets an option from the bytes that the program gave, of which there are `length` in its own words. What was set:
 /// its place.
 ///
@@ -253,6 +258,10 @@ pub fn set(
     is_privileged: bool,
 ) -> Result<usize> {
     let place = find(level, name, sort, family);
+    // Its own level looks at the length first, the others at the name.
+    if !is_own_level(level, sort) {
+        place?;
+    }
     // Of ip(7) alone one byte is a number, too.
     let given = match bytes {
         [byte, ..] if level == IP && bytes.len() < 4 => i32::from(*byte),
@@ -270,6 +279,8 @@ pub fn set(
         Clamped(least, most) => (given as u32).min(most as u32).cast_signed().max(least) * 2,
         Privileged if !is_privileged => return Err(Error::NotPermitted),
         Fixed => return Err(Error::NoSuchOption),
+        // The bits of congestion belong to the stream.
+        Any if place == place::TOS && sort == Tcp => given & !3,
         Any if place == place::RECEIVE_LEAST && given == 0 => 1,
         Any if place == place::RECEIVE_LEAST && given < 0 => MOST,
         _ => given,
@@ -288,7 +299,12 @@ pub fn get(
     (sort, family): (Sort, Family),
     room: usize,
 ) -> Result<Vec<u8>> {
-    let value = match find(level, name, sort, family)? {
+    let is_strange = family == Family::V4 && level != IP && !is_own_level(level, sort);
+    let value = match find(level, name, sort, family) {
+        Err(_) if is_strange => return Err(Error::NotSupported),
+        found => found?,
+    };
+    let value = match value {
         place @ (place::RECEIVE_BUFFER | place::SEND_BUFFER) if store.get(place) == 0 => first_buffer(sort, place),
         place => value(store, place),
     };

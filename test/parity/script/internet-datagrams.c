@@ -38,7 +38,8 @@ static int port_of(int socket) {
 }
 static int bound(int kind) {
     struct sockaddr_storage name;
-    int made = socket(family, kind, 0);
+    int made = socket(family, kind, 0), on = 1;
+    setsockopt(made, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     socklen_t bytes = name_of(&name, 0);
     if (bind(made, (void *)&name, bytes)) exit(1);
     return made;

@@ -1,6 +1,7 @@
 //! Internet sockets (ip(7), ipv6(7), tcp(7), udp(7)) between the processes of this machine.
 //!
-//! A socket is a node of the server's, which every process that has a descriptor of it holds, and a page. Its holders write the
+//! A socket is a node of the server's, which every process that has a descriptor of it holds, and a page. Its holders
+//! write the
 //! page; the other side of a connection only reads it. `internet_stream` moves bytes through the pages of both sides,
 //! `internet_datagram` takes datagrams out of the one that the server puts them into.
 //! Invariants:
@@ -142,7 +143,7 @@ impl InternetSocket {
         self.word(index)
     }
 
-    /// Its state, whichever of its holders brought it there.
+    /// Its state, after any of its holders changed it.
     pub fn state(&self) -> u64 {
         self.word(page::STATE).load(Acquire) & (GENERATION - 1)
     }
@@ -410,7 +411,7 @@ impl FileOps for InternetSocket {
             (Sort::Tcp, state::CONNECTING, _) => self.has_error(),
             (Sort::Tcp, state::CONNECTED, event) => self.is_stream_ready(event),
             (Sort::Tcp, _, event) => event == Event::Writable || self.has_error(),
-            (_, _, Event::Readable) => self.has_datagram() || self.has_error() || self.is_done(done::READ_SHUT),
+            (_, _, Event::Readable) => self.has_datagram() || self.is_done(done::READ_SHUT),
             (_, _, Event::Writable) => true,
         }
     }

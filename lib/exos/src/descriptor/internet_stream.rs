@@ -1,7 +1,9 @@
 //! Streams: bytes through the pages of both sides, without the server (tcp(7)).
 //!
-//! A sender puts bytes into its own page, and once they do not fit there into a larger area that only its side writes; a reader
-//! counts in its own page what it has taken. So the other side can write nothing here but its own counts, which are checked.
+//! A sender puts bytes into its own page, and once they do not fit there into a larger area that only its side writes;
+//! a reader
+//! counts in its own page what it has taken. So the other side can write nothing here but its own counts, which are
+//! checked.
 //! Cost: one byte there and back is four copies and two waits, no call of the server.
 
 use super::internet_socket::{InternetSocket, Link};
@@ -90,7 +92,7 @@ impl InternetSocket {
         Ok(())
     }
 
-    /// What is to be sent from now on lies in the larger area, whichever of the holders opened it.
+    /// What is to be sent from now on lies in the larger area, after one of the holders opened it.
     #[cold]
     fn grow(&self) -> Result<()> {
         self.open_large(false)?;
@@ -412,7 +414,7 @@ impl InternetSocket {
         Ok(at)
     }
 
-    /// Waits until there is room for bytes, or nobody takes them any more.
+    /// Waits until there is room for bytes, or the other side takes none any more.
     pub(super) fn wait_for_room(&self, deadline: Option<u64>) -> Result<()> {
         let Some(ends) = self.ends() else { return Ok(()) };
         if self.outgoing_ring(&ends).room() != Ok(0) {

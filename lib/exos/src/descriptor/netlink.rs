@@ -1,4 +1,5 @@
-//! Netlink sockets (netlink(7), rtnetlink(7)): questions about links, addresses and routes, answered by the library itself.
+//! Netlink sockets (netlink(7), rtnetlink(7)): questions about links, addresses and routes, answered by the library
+//! itself.
 
 use super::file_ops::FileOps;
 use super::object::Event;

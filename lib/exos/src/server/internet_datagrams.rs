@@ -1,6 +1,7 @@
 //! Datagrams: the server puts each into the page of the socket that it is for, or keeps it until the receiver asks.
 //!
-//! Invariant: a receiver's counts are checked before a byte is copied. A socket keeps no more bytes than its receive buffer says.
+//! Invariant: a receiver's counts are checked before a byte is copied. A socket keeps no more bytes than its receive
+//! buffer says.
 
 use super::dispatch::{Answer, FileServer, NOTHING};
 use super::internet_sockets::{ECHO_V4, ECHO_V6, Internet, InternetSocket, source_for};
@@ -22,7 +23,7 @@ use internet::ring::{Ring, advance};
 const LENGTH_BITS: u32 = 16;
 const MORE: u64 = 1 << 24;
 const HAS_ADDRESS: u64 = 1 << 25;
-/// What each datagram that waits counts for beside its bytes, as on Linux.
+/// What each datagram that waits counts for in addition to its bytes, as on Linux.
 const OVERHEAD: u64 = 512;
 
 impl FileServer {

@@ -1,9 +1,11 @@
 //! Internet sockets as the server keeps them: their names, their connections, the pages that both sides share.
 //!
-//! A socket is a node without a name, which each descriptor of it holds: when the last process that holds it has closed it or has
+//! A socket is a node without a name, which each descriptor of it holds: when the last process that holds it has
+//! closed it or has
 //! died, its port is free and the other side is told. The table is made for the first socket.
 //! Invariants:
-//! - a page of a socket belongs to the server; the holders of the socket may write it, those of the other side may read it;
+//! - a page of a socket belongs to the server; the holders of the socket may write it, those of the other side may
+//! read it;
 //! - the page of a socket that is gone stays until the other side is gone, which may still read from it;
 //! - a page that comes from the pool is clear, and mapped by the server alone.
 
@@ -119,7 +121,7 @@ pub(super) struct InternetSocket {
     pub(super) parts: Vec<u8>,
     /// Groups that it takes datagrams for.
     pub(super) groups: Vec<Address>,
-    /// Nobody holds it any more; the other side may still read its page.
+    /// It has no holder any more; the other side may still read its page.
     is_gone: bool,
 }
 
@@ -134,7 +136,7 @@ pub(super) struct Internet {
 
 impl Internet {
     pub(super) fn draw(&mut self) -> u64 {
-        // Nobody is to foresee a port from the one before.
+        // A port does not follow from the one before.
         self.drawn = self.drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(clock::ticks() | 1);
         self.drawn >> 20
     }
@@ -203,7 +205,7 @@ impl FileServer {
         Ok(SocketPage { run, index: 0 })
     }
 
-    /// A fresh one, with a page that nobody but the holders of `by` may write.
+    /// A fresh one, with a page that only one principal may write.
     fn create_socket(
         &mut self,
         who: Credentials,
@@ -343,7 +345,7 @@ impl FileServer {
         Ok(port)
     }
 
-    /// Closes sockets on a port that nobody but processes hold that the kernel destroyed. Whether there were any.
+    /// Closes sockets on a port whose holders the kernel has destroyed. Whether there were any.
     fn forget_dead_holders(&mut self, protocol: Protocol, port: u16) -> bool {
         let nodes: Vec<NodeId> =
             self.net().table.bindings(protocol).filter(|one| one.local.port == port).map(|one| one.socket).collect();
@@ -536,7 +538,7 @@ impl FileServer {
         listening.page.words()[page::ACCEPTED].fetch_add(1, SeqCst);
         let next = listening.waiting.pop_front();
         if let Some(next) = next {
-            // Where there is no page for it, it is as if nobody listened.
+            // Where there is no page for it, the connection is refused.
             if self.establish(next, listener).is_err() {
                 self.refuse(next);
             }
@@ -645,7 +647,7 @@ impl FileServer {
         wait::kick_idle();
     }
 
-    /// Nobody holds a node any more, which may be a socket: its port is free, and the other side learns of it.
+    /// A node that may be a socket has no holder any more: its port is free, and the other side learns of it.
     pub(super) fn internet_socket_is_left(&mut self, node: NodeId) {
         if self.internet.as_ref().is_none_or(|net| !net.sockets.contains_key(&node)) {
             return;

@@ -375,8 +375,8 @@ requests! {
     /// (word, other word, how many to wake, how many to let wait for the other word) -> how many of each there were, and one that
     /// was woken.
     FutexRequeue = 99,
-    /// (family; sort, in the order of `internet::option::Sort`; protocol) -> node of a fresh Internet socket, its page. The caller
-    /// holds it.
+    /// (family; sort, in the order of `internet::option::Sort`; protocol) -> node of a fresh Internet socket, its
+    /// page. The caller holds it.
     MakeInternetSocket = 106,
     /// (node, [`InternetRequest`], three words).
     InternetSocket = 107,
@@ -392,20 +392,24 @@ pub enum InternetRequest {
     Connect = 1,
     /// (backlog; `u64::MAX`: it listens no more)
     Listen = 2,
-    /// () -> node of the connection that came first, which the caller holds; its page, and above it that of the other side; the
+    /// () -> node of the connection that came first, which the caller holds; its page, and above it that of the other
+    /// side; the
     /// endpoint of the other side.
     Accept = 3,
     /// (0 for its own, 1 for that of the other side) -> endpoint; 1 if it has one.
     Name = 4,
     /// () -> its page, that of the other side or 0; family, sort and protocol, a byte each.
     Pages = 5,
-    /// (0 for its own, which is made if need be, 1 for that of the other side) -> count; the pages of the larger area in the window, one
+    /// (0 for its own, which is made if need be, 1 for that of the other side) -> count; the pages of the larger area
+    /// in the window, one
     /// a word.
     Large = 6,
-    /// (endpoint, with the bytes in the window, from bit 16 of its port on, and above bit 40 a bit if more of them come) -> bytes; thread that waits
+    /// (endpoint, with the bytes in the window, from bit 16 of its port on, and above bit 40 a bit if more of them
+    /// come) -> bytes; thread that waits
     /// for them.
     Send = 7,
-    /// (first byte, 1 to take it) -> bytes in the window of the datagram that waits with the server: its head, then its bytes.
+    /// (first byte, 1 to take it) -> bytes in the window of the datagram that waits with the server: its head, then
+    /// its bytes.
     Receive = 8,
     /// (): options in its page that others go by have changed.
     Options = 9,

@@ -1,4 +1,5 @@
-//! What goes through Internet and netlink sockets: bytes, datagrams, and what is told with them (recv(2), cmsg(3), ip(7)).
+//! What goes through Internet and netlink sockets: bytes, datagrams, and what is told with them (recv(2), cmsg(3),
+//! ip(7)).
 
 use super::internet::{self, netlink_name};
 use super::socket_message::{Message, scatter};

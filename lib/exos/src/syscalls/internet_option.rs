@@ -1,4 +1,5 @@
-//! Options of Internet and netlink sockets, and the requests of `ioctl` about devices (socket(7), tcp(7), netdevice(7)).
+//! Options of Internet and netlink sockets, and the requests of `ioctl` about devices (socket(7), tcp(7),
+//! netdevice(7)).
 
 use super::internet;
 use crate::descriptor::internet_socket::InternetSocket;
@@ -85,7 +86,9 @@ fn set_internet(socket: &InternetSocket, option: (u32, u32), from: u64, bytes: u
             let name = if option == named::SEND_FORCED { 7 } else { 8 };
             if process().may(linux::CAP_NET_ADMIN) { set_number(socket, (1, name), &value) } else { Err(Errno::EPERM) }
         }
-        named::TYPE | named::ERROR | named::ACCEPTS | named::PROTOCOL | named::DOMAIN => Err(Errno::ENOPROTOOPT),
+        named::TYPE | named::ERROR | named::ACCEPTS | named::PROTOCOL | named::DOMAIN => {
+            needed(4).and(Err(Errno::ENOPROTOOPT))
+        }
         named::DEVICE => match value.split(|byte| *byte == 0).next() {
             Some(b"lo" | b"") | None => Ok(()),
             Some(_) => Err(Errno::ENODEV),

@@ -1,4 +1,5 @@
-//! Name spaces on the host: parity scripts run there with the Debian root as their root, and with a loopback device of their own.
+//! Name spaces on the host: parity scripts run there with the Debian root as their root, and with a loopback device of
+//! their own.
 //!
 //! A user name space is tried first, as it needs no rights. In a chroot the kernel refuses one: root can do without.
 //! Invariants: no mount made for a script reaches the host's own name space; the host's devices are never below a

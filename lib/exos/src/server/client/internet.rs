@@ -1,4 +1,5 @@
-//! Internet sockets, as a process asks the server for them. Endpoints and page numbers travel in words, bytes in the window.
+//! Internet sockets, as a process asks the server for them. Endpoints and page numbers travel in words, bytes in the
+//! window.
 
 use super::Client;
 use crate::errno::Result;
