@@ -300,11 +300,11 @@ pub fn get(
     room: usize,
 ) -> Result<Vec<u8>> {
     let is_strange = family == Family::V4 && level != IP && !is_own_level(level, sort);
-    let value = match find(level, name, sort, family) {
+    let found = match find(level, name, sort, family) {
         Err(_) if is_strange => return Err(Error::NotSupported),
         found => found?,
     };
-    let value = match value {
+    let value = match found {
         place @ (place::RECEIVE_BUFFER | place::SEND_BUFFER) if store.get(place) == 0 => first_buffer(sort, place),
         place => value(store, place),
     };
