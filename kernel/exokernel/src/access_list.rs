@@ -3,6 +3,7 @@
 //! A list is a small object in a donated page. It is named by any number of pages, so that giving a relative access to
 //! all of them is one entry. A list governs itself: whoever may own what it names may change it.
 
+use crate::cost;
 use crate::kernel::{Kernel, Outcome, refuse};
 use crate::key::{permit, rights_from};
 use abi::capability::{Capability, Rights};
@@ -40,9 +41,6 @@ impl AccessList {
     }
 }
 
-/// Entries looked at for one unit of work.
-const ENTRIES_PER_UNIT: u32 = 2;
-
 impl Kernel {
     /// What a key of the caller's may do with what a list names.
     #[inline(always)]
@@ -62,7 +60,7 @@ impl Kernel {
             return Err(Error::WrongKind.about(memory::state(info).kind as u64));
         };
         let entries = entries.used();
-        self.spend(1 + entries.len() as u32 / ENTRIES_PER_UNIT);
+        self.spend(1 + entries.len() as u32 / cost::LIST_ENTRIES_PER_UNIT);
         let rights = capability::rights_on(key, entries);
         self.remember(self.last_rights_of(key_index, list), key_index, list, rights);
         Ok(rights)

@@ -3,6 +3,7 @@
 //! A table that more than one link leads to is immutable, and read-only through every link; whoever faults copies it.
 //! Linking a second time narrows what the first link allowed, so every CPU drops its translations before the call returns.
 
+use crate::cost;
 use crate::kernel::{Kernel, Outcome, refuse};
 use crate::key::permit;
 use crate::page::wake_watchers;
@@ -16,23 +17,6 @@ use core::sync::atomic::Ordering;
 use machine::page_table::{ROOT_LEVEL, Slot, links, only_parent, page_of};
 use machine::tlb::{self, Extent};
 use machine::{cpu_control, memory};
-
-/// Units of work of filling a table with zeros.
-const SCAN: u32 = 40;
-/// Units of work of looking for the entries of a table of which it is known where there may be some.
-const LOOK: u32 = 14;
-/// Units of work of looking through the entries of a table for those that another one lacks.
-const SCAN_BOTH: u32 = 100;
-/// Units of work of copying an entry, beyond those of binding its page.
-const COPY: u32 = 7;
-/// Units of work of unmapping a page that this frees.
-const UNMAP_LAST: u32 = 8;
-/// Pages that are unmapped in a run for a unit of work.
-const UNMAPPED: u32 = 2;
-/// Units of work that are left when a large page is unmapped, which takes more than an entry has.
-const LARGE_UNMAP: u32 = 130;
-/// Units of work of finding an entry above level 1 and taking out the link in it.
-pub(crate) const UNLINK: u32 = 24;
 
 impl Kernel {
     /// Fails unless a page is a root that a key opens with this right.
@@ -159,15 +143,15 @@ impl Kernel {
 
     /// Removes leaf entries of a level-1 table until the entry is spent; true when none is left.
     pub(crate) fn clear_table(&mut self, table: PageNumber) -> bool {
-        self.spend(LOOK);
+        self.spend(cost::TABLE_LOOK);
         loop {
-            let (done, came_to) = self.memory.unmap_run(table, (self.work_left() * UNMAPPED) as usize);
-            self.spend((done as u32).div_ceil(UNMAPPED));
+            let (done, came_to) = self.memory.unmap_run(table, (self.work_left() * cost::UNMAPPED_PER_UNIT) as usize);
+            self.spend((done as u32).div_ceil(cost::UNMAPPED_PER_UNIT));
             let Some(index) = came_to else { return true };
             if self.is_spent() {
                 return false;
             }
-            self.spend(UNMAP_LAST);
+            self.spend(cost::UNMAP_FREEING);
             self.put_leaf(Slot { table, index }, 0);
         }
     }
@@ -223,7 +207,7 @@ impl Kernel {
         if level == 1 {
             return self.copy_leaves(key, from, to);
         }
-        self.spend(SCAN_BOTH);
+        self.spend(cost::TABLE_COMPARE);
         let mut next = self.memory.first_missing(from, to, 0);
         while let Some(source) = next {
             if self.is_spent() {
@@ -238,7 +222,7 @@ impl Kernel {
     /// Those of a level-1 table, in their order: as long as they need no right but what was granted last, as nearly all pages of a program
     /// do, in a run.
     fn copy_leaves(&mut self, key: KeyIndex, from: PageNumber, to: PageNumber) -> Result<(), Failure> {
-        self.spend(LOOK);
+        self.spend(cost::TABLE_LOOK);
         let mut next = self.memory.first_left(from, to);
         while let Some(source) = next {
             if self.is_spent() {
@@ -257,14 +241,14 @@ impl Kernel {
 
     fn copy_entry(&mut self, key: KeyIndex, entry: u64, slot: Slot, level: u8) -> Result<(), Failure> {
         if entry & PRESENT == 0 || level == 1 || entry & LARGE != 0 {
-            self.spend(COPY);
+            self.spend(cost::ENTRY_COPY);
             if entry & PRESENT != 0 {
                 self.check_leaf(key, entry)?;
             }
             self.put_leaf(slot, entry);
             return Ok(());
         }
-        self.spend(1);
+        self.spend(cost::LINK_COPY);
         let info = self.page(page_of(entry))?;
         permit(self.rights_on_page(key, info)?, Rights::READ)?;
         self.memory.link(slot, page_of(entry));
@@ -281,7 +265,7 @@ impl Kernel {
     /// Empties a table that nothing leads to, until the entry is spent; true when nothing is left in it.
     pub(crate) fn empty_table(&mut self, table: PageNumber, level: u8) -> bool {
         while level > 1 {
-            if self.is_spent() || self.work_left() < UNLINK {
+            if self.is_spent() || self.work_left() < cost::TABLE_UNLINK {
                 return false;
             }
             if !self.release_piece(table, level) {
@@ -290,8 +274,8 @@ impl Kernel {
         }
         if level == ROOT_LEVEL {
             // Its upper half, which is the kernel's, goes when it is filled with zeros.
-            let there_is_room = self.work_left() >= SCAN;
-            self.spend(SCAN);
+            let there_is_room = self.work_left() >= cost::TABLE_CLEAR;
+            self.spend(cost::TABLE_CLEAR);
             return there_is_room;
         }
         self.clear_table(table)
@@ -308,10 +292,10 @@ impl Kernel {
     /// Takes out what the entry in a slot of a table at `level` leads to, as much as there is room for, and the entry with
     /// the last of it; true when it is gone. A table that others have as well is only unlinked.
     pub(crate) fn release_under(&mut self, slot: Slot, level: u8) -> bool {
-        self.spend(UNLINK);
+        self.spend(cost::TABLE_UNLINK);
         let table = page_of(slot.entry());
         if slot.entry() & LARGE != 0 {
-            let there_is_room = self.work_left() >= LARGE_UNMAP;
+            let there_is_room = self.work_left() >= cost::LARGE_UNMAP_LEFT;
             if there_is_room {
                 self.put_leaf(slot, 0);
             }
@@ -333,7 +317,7 @@ impl Kernel {
     fn release_all(&mut self, table: PageNumber, level: u8) -> bool {
         let mut from = 0;
         while let Some(slot) = self.memory.first_present_from(table, from) {
-            if self.work_left() < UNLINK || !self.release_under(slot, level) {
+            if self.work_left() < cost::TABLE_UNLINK || !self.release_under(slot, level) {
                 return false;
             }
             from = slot.index + 1;

@@ -1,16 +1,110 @@
-//! Cost table: what a row of a batch takes beyond the work that its body counts itself.
+//! Cost table: the work of each row of a batch, and of each item that an input can multiply.
+//!
+//! A unit of work stands for [`UNIT`] instructions. An entry that has done [`ENTRY`] units returns `Again`, or begins
+//! nothing more. Bodies charge by this table and hold no figures of their own.
 //!
 //! Invariants:
-//! - no kernel entry executes more than `abi::limits::ENTRY_INSTRUCTIONS`, whatever rows a batch has (FAULTS 153);
-//! - the guest `batched` measures each row at its worst, 64 to a batch, and holds this table to that.
+//! - no kernel entry executes more than `abi::limits::ENTRY_INSTRUCTIONS`, for every batch (FAULTS 153);
+//! - the guest `batched` measures each row at its worst, alone and 64 to a batch, and holds this table to that.
 
 use abi::syscall::number;
 
 /// Instructions that one unit of work stands for.
 const UNIT: u32 = 40;
-/// Units of any row that is not named below: dispatch, key lookup, and the copies of a row.
+/// Units after which an entry ends with `Again`, well within `abi::limits::ENTRY_INSTRUCTIONS`.
+pub(crate) const ENTRY: u32 = 268;
+/// Units that an entry does at most, with a last row that began before the entry had done enough.
+pub(crate) const ENTRY_MOST: u32 = 450;
+/// Any row of a batch that [`of_row`] does not name: dispatch, key lookup, and the copies of a row.
 const ROW: u32 = 4;
 
+// Access lists and pages.
+/// Entries of an access list that one unit pays for.
+pub(crate) const LIST_ENTRIES_PER_UNIT: u32 = 2;
+/// Taking a page, which may need zeros.
+pub(crate) const PAGE_TAKE: u32 = 22;
+/// Giving a page up.
+pub(crate) const PAGE_GIVE_UP: u32 = 8;
+/// Freeing a page that nothing uses, in a run.
+pub(crate) const PAGE_FREED: u32 = 2;
+
+// Entries of page tables.
+/// A row of `page_map` in a run.
+pub(crate) const MAP_ROW_RUN: u32 = 2;
+/// Any other row of `page_map`.
+pub(crate) const MAP_ROW: u32 = 16;
+/// A row of `page_supply`, beyond its page.
+pub(crate) const SUPPLY_ROW: u32 = 4;
+/// Binding or unbinding a page, outside of a run.
+pub(crate) const PAGE_BIND: u32 = 4;
+/// Checking, mapping or unmapping 2 MiB, each.
+pub(crate) const LARGE_BIND: u32 = 280;
+/// Pages that one unit pays for when a run unmaps them.
+pub(crate) const UNMAPPED_PER_UNIT: u32 = 2;
+/// Unmapping a page that this frees.
+pub(crate) const UNMAP_FREEING: u32 = 8;
+/// What must be left of an entry to unmap 2 MiB.
+pub(crate) const LARGE_UNMAP_LEFT: u32 = 130;
+/// Copying an entry of a table, beyond binding its page.
+pub(crate) const ENTRY_COPY: u32 = 7;
+
+// Page tables.
+/// Filling a table with zeros.
+pub(crate) const TABLE_CLEAR: u32 = 40;
+/// Looking for the entries of a table whose used eighths are known.
+pub(crate) const TABLE_LOOK: u32 = 14;
+/// Looking through a table for the entries that another one lacks.
+pub(crate) const TABLE_COMPARE: u32 = 100;
+/// Looking through a part of a table for a page.
+pub(crate) const TABLE_SEARCH: u32 = 100;
+/// Finding an entry above level 1 and removing its link.
+pub(crate) const TABLE_UNLINK: u32 = 24;
+/// Copying a link to a table.
+pub(crate) const LINK_COPY: u32 = 1;
+
+// Destruction and renewal of environments.
+/// What must be left of an entry to begin a step.
+pub(crate) const DESTRUCTION_LEFT: u32 = 130;
+/// A step, beyond what it counts itself.
+pub(crate) const DESTRUCTION_STEP: u32 = 8;
+/// Releasing slices, beyond the records of them that are read.
+pub(crate) const SLICE_RELEASE: u32 = 3;
+/// Records of slices that one unit pays for.
+pub(crate) const SLICES_PER_UNIT: usize = 12;
+/// Giving a child to the heir.
+pub(crate) const CHILD_ADOPTED: u32 = 4;
+/// Giving up a page of a dying environment, beyond what that counts itself.
+pub(crate) const PAGE_RELEASE: u32 = 8;
+/// What must be left of an entry to give up such a page.
+pub(crate) const PAGE_RELEASE_LEFT: u32 = 110;
+/// Filling a private page with zeros.
+pub(crate) const PRIVATE_CLEAR: u32 = 24;
+/// The last step of a renewal.
+pub(crate) const RENEWAL: u32 = 90;
+/// Filling a used page of the upcall stack with zeros in it.
+pub(crate) const RENEWAL_CLEAR: u32 = 13;
+/// What that step takes of an entry at most.
+pub(crate) const RENEWAL_MOST: u32 = 260;
+
+// Scheduling and predicates.
+/// Looking at a position, without the predicate of its runner.
+pub(crate) const POSITION_LOOK: u32 = 4;
+/// Evaluating a predicate, without its terms.
+pub(crate) const PREDICATE: u32 = 6;
+/// Each term of it.
+pub(crate) const PREDICATE_TERM: u32 = 3;
+
+// The sweep of revocation.
+/// Looking at 32 entries of a table.
+pub(crate) const SWEEP_ENTRIES: u32 = 18;
+/// Looking at the pages of a large entry.
+pub(crate) const SWEEP_LARGE: u32 = 80;
+/// What must be left of an entry to look at a large entry and to remove it.
+pub(crate) const SWEEP_LARGE_LEFT: u32 = 200;
+/// Looking at 64 records of pages.
+pub(crate) const SWEEP_RECORDS: u32 = 36;
+
+// Disks.
 /// Units of a row of `device_submit`: the checks of a page, its pin and its descriptor.
 pub(crate) const TRANSFER_ROW: u32 = 4;
 /// Units of the end of a device pin, beyond what freeing an orphan counts.
@@ -33,6 +127,7 @@ pub(crate) const fn of_row(row: u64) -> u32 {
         number::device_submit => units(1_500),
         number::device_bind => units(500),
         number::access_list_set | number::page_free | number::region_swap => units(500),
+        number::region_name | number::key_drop => units(500),
         number::time_slice_allocate | number::budget_move | number::revocation_request => units(500),
         number::event_raise | number::cpu_kick | number::key_copy | number::key_derive => units(300),
         _ => ROW,

@@ -6,6 +6,7 @@
 //! charge for what is still in use. Who is still asked about it keeps the last step for later (doc/decision/0026).
 
 use crate::budget;
+use crate::cost;
 use crate::environment::{Environment, first_page};
 use crate::kernel::{Kernel, Outcome, Stop, refuse};
 use crate::page::{Pin, wake_watchers};
@@ -24,30 +25,11 @@ use machine::{clock, exposed, memory, tlb};
 /// Children or pages that one step releases.
 const PER_STEP: usize = 8;
 
-/// Units of work that giving up a page takes at most; what takes longer says so itself.
-const FOR_A_PAGE: u32 = 110;
-
-/// Units of work of freeing a page that nobody uses.
-const FREED: u32 = 2;
-
 /// Private pages that one step releases: each is filled with zeros.
 const PRIVATE_PER_STEP: usize = 4;
 
-/// Units of work that a step may take: none is begun with less left.
-pub(crate) const LARGEST_STEP: u32 = 130;
-/// Units of work of a step, beyond what it counts itself.
-pub(crate) const STEP: u32 = 8;
 /// Records of slices that one step looks at.
 const SLICES_PER_STEP: usize = 256;
-/// Units of work of releasing a slice, and how many records are looked at for one.
-const SLICE: u32 = 3;
-const SLICES_PER_UNIT: usize = 12;
-/// Units of work of giving a child to the heir.
-const CHILD: u32 = 4;
-/// Units of work of giving up a page, beyond what that counts itself.
-const PAGE: u32 = 8;
-/// Units of work of filling a private page with zeros.
-const PRIVATE: u32 = 24;
 
 /// How far the destruction of an environment has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,12 +102,12 @@ impl Kernel {
             self.notify(environment);
             return refuse(Error::Again, 0);
         }
-        while self.work_left() >= LARGEST_STEP {
+        while self.work_left() >= cost::DESTRUCTION_LEFT {
             if keeps == 1 && self.secrets(environment).destruction == Progress::Own {
                 budget::bequeath(environment, self.heir(environment));
                 return Ok(());
             }
-            self.spend(STEP);
+            self.spend(cost::DESTRUCTION_STEP);
             if self.destruction_step(environment) {
                 return Ok(());
             }
@@ -216,7 +198,7 @@ impl Kernel {
         let records = &exposed::slices(cpu)[first..SLICES_PER_CPU.min(first + SLICES_PER_STEP)];
         let found = records.iter().position(|info| info.owner.load(Ordering::Relaxed) == number);
         let looked_at = found.map_or(records.len(), |index| index + 1);
-        self.spend(SLICE + (looked_at / SLICES_PER_UNIT) as u32);
+        self.spend(cost::SLICE_RELEASE + (looked_at / cost::SLICES_PER_UNIT) as u32);
         if let Some(index) = found {
             self.release_slice(environment, cpu, first + index);
         }
@@ -240,7 +222,7 @@ impl Kernel {
             if child == 0 {
                 return Progress::AddressSpace;
             }
-            self.spend(CHILD);
+            self.spend(cost::CHILD_ADOPTED);
             let child = Environment::in_slot(child as usize - 1);
             disown(environment, child);
             adopt(heir, child);
@@ -261,13 +243,13 @@ impl Kernel {
     fn release_pages(&mut self, environment: Environment) -> Progress {
         let heir = self.heir(environment);
         for _ in 0..PER_STEP {
-            let freed = self.free_first(environment, (self.work_left() / FREED) as usize);
-            self.spend(freed as u32 * FREED);
-            if self.work_left() < FOR_A_PAGE {
+            let freed = self.free_first(environment, (self.work_left() / cost::PAGE_FREED) as usize);
+            self.spend(freed as u32 * cost::PAGE_FREED);
+            if self.work_left() < cost::PAGE_RELEASE_LEFT {
                 break;
             }
             let Some(page) = first_page(environment) else { return Progress::Private(0) };
-            self.spend(PAGE);
+            self.spend(cost::PAGE_RELEASE);
             let info = memory::info(page).expect("a charged page has a record");
             let orphan = memory::state(info).flags & abi::page::ORPHAN != 0;
             // By number: a page that is free now has owner 0, and the environment may be the one in slot 0.
@@ -293,7 +275,7 @@ impl Kernel {
         let secrets = self.secrets(environment);
         let (private, count) = (secrets.private, usize::from(secrets.private_count));
         let until = count.min(from + PRIVATE_PER_STEP);
-        self.spend((until - from) as u32 * PRIVATE);
+        self.spend((until - from) as u32 * cost::PRIVATE_CLEAR);
         for page in &private[from..until] {
             self.dissolve_private(PageNumber(u64::from(*page)));
         }

@@ -4,6 +4,7 @@
 //! table, pins. So nobody is charged for longer than it wants for what others keep. A call looks through one table; every
 //! entry there is can be found from those tables that nothing leads to: roots, and copies that were not completed.
 
+use crate::cost;
 use crate::kernel::{Kernel, Outcome, refuse};
 use crate::key::permit;
 use abi::capability::Rights;
@@ -17,8 +18,6 @@ use machine::tlb;
 
 /// Entries that one search for a table looks at.
 const ENTRIES_PER_SEARCH: usize = 48;
-/// Units of work of looking through a table for a page.
-const SEARCH: u32 = 100;
 
 /// How a bounded search ended; where something was found, the first address that it is for.
 enum Found {
@@ -117,7 +116,7 @@ impl Kernel {
         if uses(info) == 0 {
             return (None, false);
         }
-        self.spend(SEARCH);
+        self.spend(cost::TABLE_SEARCH);
         match search(top, page, cursor) {
             Found::Table(first, table) => self.unbind_in(page, table, first, cursor),
             Found::Large(first, slot) => (Some(first + span(2)), self.unbind_large(page, slot)),

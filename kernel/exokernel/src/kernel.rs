@@ -1,6 +1,7 @@
 //! The state that only the kernel sees, under the one lock, and what every noun needs of it.
 
 use crate::channel::Channel;
+use crate::cost;
 use crate::processor::Processor;
 use abi::capability::{FIRST_FRESH, Rights};
 use abi::limits::CPUS;
@@ -170,11 +171,6 @@ pub(crate) fn make(memory: Memory) {
     });
 }
 
-/// Units of work after which an entry ends with `Again`, well within `abi::limits::ENTRY_INSTRUCTIONS`.
-const WORK_PER_ENTRY: u32 = 268;
-/// Units of work that an entry does at most, with a last row that was begun before the entry had done enough.
-const MOST_WORK: u32 = 450;
-
 impl Kernel {
     /// Counts work that a caller's input can multiply.
     pub(crate) fn spend(&self, units: u32) {
@@ -183,17 +179,17 @@ impl Kernel {
 
     /// Units of work that this entry may still do.
     pub(crate) fn work_left(&self) -> u32 {
-        WORK_PER_ENTRY.saturating_sub(self.work.get())
+        cost::ENTRY.saturating_sub(self.work.get())
     }
 
     /// Whether this entry can do so much more and still stay within its bound.
     pub(crate) fn has_room_for(&self, units: u32) -> bool {
-        self.work.get() + units <= MOST_WORK
+        self.work.get() + units <= cost::ENTRY_MOST
     }
 
     /// Whether this entry has done enough: what is left is for the next call.
     pub(crate) fn is_spent(&self) -> bool {
-        self.work.get() >= WORK_PER_ENTRY
+        self.work.get() >= cost::ENTRY
     }
 }
 

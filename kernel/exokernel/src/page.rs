@@ -6,6 +6,7 @@
 //! them ends.
 
 use crate::budget;
+use crate::cost;
 use crate::environment::Environment;
 use crate::free_list;
 use crate::interrupt;
@@ -166,16 +167,10 @@ pub(crate) fn wake_watchers(info: &PageInfo) {
     }
 }
 
-/// Units of work of taking a page, which may have to be filled with zeros.
-pub(crate) const TAKE: u32 = 22;
-
 /// Free pages, from the first on, that an idle CPU keeps filled with zeros.
 const PAGES_AHEAD: usize = 256;
 /// Pages that one kernel entry fills.
 const ZEROED_PER_ENTRY: usize = 8;
-
-/// Units of work of giving a page up.
-const GIVE_UP: u32 = 8;
 
 impl Kernel {
     /// The record of a page of memory.
@@ -294,7 +289,7 @@ impl Kernel {
     pub(crate) fn give(&mut self, page: PageNumber, source: PageNumber, owner: Environment, list: PageNumber) {
         let (kernel, info) = (exposed::kernel(), memory::info(page).expect("a free page has a record"));
         free_list::remove(&kernel.first_free_page, info);
-        self.spend(TAKE);
+        self.spend(cost::PAGE_TAKE);
         match source {
             PageNumber::NONE => self.memory.take_free(page),
             source => self.memory.take_free_as_copy(page, source),
@@ -367,14 +362,14 @@ impl Kernel {
         if !stays || found.flags & (ORPHAN | WATCHED) != 0 {
             return self.give_up_any(page, info);
         }
-        self.spend(GIVE_UP);
+        self.spend(cost::PAGE_GIVE_UP);
         become_orphan(info);
         Ok(())
     }
 
     #[inline(never)]
     fn give_up_any(&mut self, page: PageNumber, info: &'static PageInfo) -> Outcome<()> {
-        self.spend(GIVE_UP);
+        self.spend(cost::PAGE_GIVE_UP);
         let found = state(info);
         let is_mapped = references(info) + pins(info) != 0;
         let is_used = match found.kind {
@@ -423,7 +418,7 @@ impl Kernel {
             PageKind::AccessList if users(info) == 0 => {}
             _ => return,
         }
-        self.spend(GIVE_UP);
+        self.spend(cost::PAGE_GIVE_UP);
         memory::set_flags(info, 0, ORPHAN);
         subtract(&exposed::kernel().orphan_pages, 1);
         add(&exposed::kernel().owned_pages, 1);

@@ -4,6 +4,7 @@
 //! needs no key. Translations are dropped on every CPU before the call returns: one by one for up to
 //! [`SINGLE_DROPS`] rows, else all at once.
 
+use crate::cost;
 use crate::kernel::{Kernel, Outcome, copied, refuse};
 use crate::key::permit;
 use abi::capability::Rights;
@@ -24,14 +25,6 @@ use machine::{memory, user};
 const SINGLE_DROPS: usize = 32;
 /// The rights that a writable mapping takes.
 pub(crate) const READ_WRITE: Rights = Rights::READ.either(Rights::WRITE);
-/// Units of work of a row that is done in a run.
-const ROW: u32 = 2;
-/// Units of work of any other row.
-const SLOW_ROW: u32 = 16;
-/// Units of work of binding or unbinding a page.
-const REBINDING: u32 = 4;
-/// Units of work of mapping or unmapping 2 MiB.
-const LARGE_WORK: u32 = 280;
 /// Bits of an address below its page, where a row keeps its key.
 pub(crate) const IN_PAGE: u64 = 0xfff;
 
@@ -158,13 +151,13 @@ impl Kernel {
     fn change_run(&mut self, editor: Editor<'_>, rows: &[MapRow]) -> (usize, bool) {
         let Some(first) = rows.first() else { return (0, false) };
         let grant = self.granted_for(first);
-        let rows = &rows[..rows.len().min((self.work_left() / ROW) as usize)];
+        let rows = &rows[..rows.len().min((self.work_left() / cost::MAP_ROW_RUN) as usize)];
         let Some(mut table) = self.memory.leaf_table(editor.root, first.address) else { return (0, false) };
         let (done, changed) = table.change(rows, grant);
         if done > 0 {
             table.remember(editor, first, grant);
         }
-        self.spend(done as u32 * ROW);
+        self.spend(done as u32 * cost::MAP_ROW_RUN);
         (done, changed)
     }
 
@@ -202,7 +195,7 @@ impl Kernel {
         if entry & PRESENT != 0 && widens(old, entry) {
             self.check_leaf(key, entry)?;
         }
-        self.spend(SLOW_ROW);
+        self.spend(cost::MAP_ROW);
         let old = self.put_leaf(slot, entry);
         if entry & PRESENT != 0 && is_private(page_of(entry)) {
             self.memory.note_private(edit.editor.root, address);
@@ -235,7 +228,7 @@ impl Kernel {
             _ => permit(self.rights_on_page(key, info)?, right)?,
         }
         if entry & LARGE != 0 {
-            self.spend(LARGE_WORK);
+            self.spend(cost::LARGE_BIND);
         }
         if !is_safe_leaf(entry) {
             return Err(Error::WrongKind.about(memory::state(info).kind as u64));
@@ -257,7 +250,7 @@ impl Kernel {
     pub(crate) fn put_leaf(&mut self, slot: Slot, entry: u64) -> u64 {
         let old = self.memory.set_leaf(slot, entry);
         if (old ^ entry) & (PAGE | PRESENT | LARGE) != 0 {
-            self.spend(REBINDING);
+            self.spend(cost::PAGE_BIND);
             if old & PRESENT != 0 {
                 self.note_released(old);
             }
@@ -269,7 +262,7 @@ impl Kernel {
         let first = page_of(old);
         let pages = if old & LARGE != 0 { LARGE_PAGES } else { 1 };
         if old & LARGE != 0 {
-            self.spend(LARGE_WORK);
+            self.spend(cost::LARGE_BIND);
         }
         for page in first.0..first.0 + pages {
             self.settle(PageNumber(page));

@@ -5,10 +5,11 @@
 //! sees a page before it holds what its row says, and nobody gets by a row what `page_allocate` and `page_map` would refuse.
 
 use crate::budget;
+use crate::cost;
 use crate::environment::Environment;
 use crate::kernel::{Kernel, Outcome, Stop, copied, refuse};
 use crate::key::permit;
-use crate::page::{TAKE, Taking, access_list};
+use crate::page::{Taking, access_list};
 use crate::page_map::{IN_PAGE, READ_WRITE, drop_translations};
 use abi::budget::Resource;
 use abi::capability::Rights;
@@ -21,9 +22,6 @@ use core::mem::MaybeUninit;
 use machine::memory::{self, Numbered};
 use machine::page_table::{Grant, page_of};
 use machine::user;
-
-/// Units of work of a row, beyond those of taking its page.
-const ROW: u32 = 4;
 
 /// What the rows of a call have in common.
 struct Supply {
@@ -93,7 +91,8 @@ impl Kernel {
             return 0;
         }
         let sources = self.readable_list(supply, key, page_of(first.entry));
-        let most = budget::left(supply.caller, Resource::Page).min(u64::from(self.work_left() / (TAKE + ROW)));
+        let most = budget::left(supply.caller, Resource::Page)
+            .min(u64::from(self.work_left() / (cost::PAGE_TAKE + cost::SUPPLY_ROW)));
         let Some(mut table) = self.memory.leaf_table(root, first.address) else { return 0 };
         let refused = if supply.grant.write { LARGE | !ALLOWED } else { LARGE | WRITE | !ALLOWED };
         let mut taking = Taking::begin(supply.caller, supply.list);
@@ -111,7 +110,7 @@ impl Kernel {
         }
         let done = taking.end();
         table.note_supplied(done);
-        self.spend(done as u32 * (TAKE + ROW));
+        self.spend(done as u32 * (cost::PAGE_TAKE + cost::SUPPLY_ROW));
         drop_translations(root, &rows[..done], changed);
         done
     }
@@ -159,7 +158,7 @@ impl Kernel {
         }
         self.check_allocation(supply.caller)?;
         let page = self.any_free_page(supply.caller)?;
-        self.spend(ROW);
+        self.spend(cost::SUPPLY_ROW);
         self.give(page, source, supply.caller, supply.list);
         row.entry = row.entry & !PAGE | page.address();
         if let Some(root) = supply.root {

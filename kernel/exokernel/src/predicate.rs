@@ -5,6 +5,7 @@
 //! before it looks at the word; a flag of the page says that idle CPUs must look then.
 
 use crate::budget;
+use crate::cost;
 use crate::environment::Environment;
 use crate::kernel::{Kernel, Outcome, copied, lock, refuse};
 use crate::key::Secrets;
@@ -25,10 +26,6 @@ use machine::memory::{self, Generation, Memory};
 use machine::page_table::{page_of, translate};
 use machine::{clock, exposed, user};
 use wakeup_predicate::{Outcome as Evaluation, Words};
-
-/// Units of work of evaluating a predicate, and each of its terms.
-const EVALUATION: u32 = 6;
-const TERM: u32 = 3;
 
 /// When an environment can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,7 +157,7 @@ impl Kernel {
         let words = Seen { memory: &self.memory, words: &watched.words, gone: watched.gone(count) };
         let now = clock::now();
         add(&environment.info().predicate_terms, count as u64);
-        self.spend(EVALUATION + count as u32 * TERM);
+        self.spend(cost::PREDICATE + count as u32 * cost::PREDICATE_TERM);
         let fired = match predicate.evaluate(now, &words) {
             Evaluation::Fired { product, .. } => product as u64,
             Evaluation::Gone { .. } => FIRED_GONE,

@@ -6,9 +6,9 @@
 //! the table that the area lies in, its registers, its key ring and its number. Its upcall stack is filled with zeros as far as
 //! it was used. Who knows what is in the address space may keep all of it (doc/decision/0020).
 
-use crate::address_space::UNLINK;
 use crate::budget;
-use crate::destruction::{LARGEST_STEP, Progress, STEP};
+use crate::cost;
+use crate::destruction::Progress;
 use crate::environment::{Environment, Parts};
 use crate::kernel::{Kernel, Outcome, refuse};
 use crate::key::{Secrets, permit};
@@ -25,12 +25,6 @@ use core::sync::atomic::Ordering;
 use machine::page_table::{ENTRIES, ROOT_LEVEL, Slot, index, links, page_of, walk};
 use machine::tlb::{self, Extent};
 use machine::{context, memory};
-
-/// Units of work of the last step, which looks at all pages and builds the environment, and of each page of the stack that it
-/// fills with zeros; and how many it takes at most of those of an entry, so that it comes.
-const RENEW: u32 = 90;
-const CLEAR: u32 = 13;
-const RENEW_MOST: u32 = 260;
 
 impl Kernel {
     /// Renews an environment, or goes on releasing what it held (see `abi::syscall`).
@@ -55,7 +49,7 @@ impl Kernel {
             self.notify(environment);
             return refuse(Error::Again, 0);
         }
-        while self.work_left() >= LARGEST_STEP {
+        while self.work_left() >= cost::DESTRUCTION_LEFT {
             match self.secrets(environment).destruction {
                 Progress::AddressSpace => {
                     if keeps == 0 && !self.release_beside(environment) {
@@ -67,14 +61,16 @@ impl Kernel {
                     let parts = self.parts_of(environment);
                     let allowed = self.check_parts(key, environment, parts)?;
                     let used = self.check_area(key, environment, (parts.public, area), allowed)?;
-                    if self.work_left() < (RENEW + CLEAR * used.len() as u32).min(RENEW_MOST) {
+                    if self.work_left()
+                        < (cost::RENEWAL + cost::RENEWAL_CLEAR * used.len() as u32).min(cost::RENEWAL_MOST)
+                    {
                         break;
                     }
                     return Ok(self.begin_again(environment, &name, first, parts, (area, used)));
                 }
                 Progress::Private(_) | Progress::Own => return refuse(Error::NoSuchEnvironment, number.0),
                 _ => {
-                    self.spend(STEP);
+                    self.spend(cost::DESTRUCTION_STEP);
                     self.destruction_step(environment);
                 }
             }
@@ -190,7 +186,7 @@ impl Kernel {
             let way = Slot { table, index: index(area, level) };
             let mut from = 0;
             while let Some(other) = self.first_beside(way, from) {
-                if self.work_left() < UNLINK || !self.release_under(other, level) {
+                if self.work_left() < cost::TABLE_UNLINK || !self.release_under(other, level) {
                     return false;
                 }
                 from = other.index + 1;

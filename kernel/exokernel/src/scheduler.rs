@@ -6,6 +6,7 @@
 //! once more, from the beginning whenever an interrupt came in between, and halts until the earliest time that any predicate
 //! waits for.
 
+use crate::cost;
 use crate::environment::Environment;
 use crate::event::{self, Waiting};
 use crate::interrupt;
@@ -21,9 +22,6 @@ use core::sync::atomic::{Ordering, fence};
 use machine::context::{Context, Entry, Program, Undeliverable, Upcall};
 use machine::exposed::{self, add};
 use machine::{clock, cpu_control, entry};
-
-/// Units of work of looking at a position, without the predicate of its runner.
-const LOOK: u32 = 4;
 
 /// An environment that this CPU has claimed to run it.
 #[derive(Clone, Copy, Debug)]
@@ -173,7 +171,7 @@ impl Kernel {
     fn next_runner(&mut self) -> Found {
         let cpu = entry::cpu();
         while !self.is_spent() {
-            self.spend(LOOK);
+            self.spend(cost::POSITION_LOOK);
             let Some((next, is_last)) = self.processor().next_position() else {
                 return Found::Nobody(self.processor().earliest);
             };

@@ -6,6 +6,7 @@
 //! tables. It ends the pins that hold its orphans. The owner of a table from which an entry was removed finds the
 //! page in its own repossession vector.
 
+use crate::cost;
 use crate::environment::Environment;
 use crate::kernel::Kernel;
 use abi::PageNumber;
@@ -20,13 +21,8 @@ use machine::{exposed, memory};
 
 /// Entries that are looked at together, and units of work of that.
 const CHUNK: usize = 32;
-const CHUNK_WORK: u32 = 18;
-/// Units of work of looking at the pages of a large entry, and those that must be left to look and to take it out.
-const LARGE_ENTRY: u32 = 80;
-const LARGE_LEFT: u32 = 200;
 /// Records of pages that are looked at together, and units of work of that.
 const RECORDS: usize = 64;
-const RECORDS_WORK: u32 = 36;
 
 /// Where a sweep has come to: a page, and an index in it if it is a table.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +63,7 @@ impl Kernel {
                 left = Some(from);
                 break;
             }
-            self.spend(RECORDS_WORK);
+            self.spend(cost::SWEEP_RECORDS);
             let records = exposed::pages()[from.page.0 as usize..].iter().take(RECORDS);
             let count = records.len() as u64;
             let Some(at) = records.into_iter().position(may_hold) else {
@@ -108,7 +104,7 @@ impl Kernel {
             if self.is_spent() {
                 return stopped;
             }
-            self.spend(CHUNK_WORK);
+            self.spend(cost::SWEEP_ENTRIES);
             let count = CHUNK.min(end - slot.index);
             let found = slot.entries(count).position(|entry| may_use_orphan(entry, level, environment));
             let Some(at) = found else {
@@ -129,11 +125,11 @@ impl Kernel {
     fn break_use(&mut self, environment: Environment, slot: Slot, level: u8, broken: &mut bool) -> bool {
         let (entry, first) = (slot.entry(), page_of(slot.entry()).0);
         let is_large = level > 1 && entry & LARGE != 0;
-        if self.is_spent() || (is_large && self.work_left() < LARGE_LEFT) {
+        if self.is_spent() || (is_large && self.work_left() < cost::SWEEP_LARGE_LEFT) {
             return false;
         }
         if is_large {
-            self.spend(LARGE_ENTRY);
+            self.spend(cost::SWEEP_LARGE);
         }
         let pages = if is_large { LARGE_PAGES } else { 1 };
         let is_one = |page: &u64| memory::info(PageNumber(*page)).is_some_and(|info| is_orphan_of(info, environment));
