@@ -23,9 +23,9 @@ pub const PINS: usize = 24;
 /// Devices that the kernel keeps a record of.
 pub const DEVICES: usize = 16;
 /// Rows of one `device_submit` call.
-pub const TRANSFER_ROWS: usize = 64;
+pub const TRANSFER_ROWS: usize = 16;
 /// Pieces of pages in one request to a device.
-pub const TRANSFER_PIECES: usize = 32;
+pub const TRANSFER_PIECES: usize = 16;
 /// Device pins of the requests of one environment: one for each piece and one for each status word.
 pub const DEVICE_PINS: u64 = 256;
 /// Nanoseconds that a device has for a request. Then it is reset.

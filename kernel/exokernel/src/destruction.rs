@@ -210,7 +210,9 @@ impl Kernel {
         self.disown_requests(environment);
         if environment.budget(Resource::Pin).used.load(Ordering::Relaxed) != 0 {
             let pinned = self.secrets(environment).pinned;
-            pinned.into_iter().filter_map(Pin::page).for_each(|page| drop(self.end_pin(environment, page)));
+            pinned.into_iter().filter_map(Pin::page).for_each(|page| {
+                let _ = self.end_pin(environment, page);
+            });
         }
         Progress::Slices(0)
     }

@@ -139,7 +139,6 @@ impl Kernel {
         }
         let mut copy = [const { MaybeUninit::uninit() }; TRANSFER_ROWS];
         let rows: &[TransferRow] = copied(user::copy_rows_in(&mut copy[..count as usize], rows), rows)?;
-        self.spend(cost::TRANSFER_ROW * count as u32);
         let sum = self.check_rows(rights, &facts, rows)?;
         self.check_room(number, sum)?;
         requests(rows).for_each(|request| self.submit(number, request));

@@ -109,7 +109,8 @@ pub fn acknowledge(vector: u64) {
 }
 
 fn is_owned(vector: u64) -> bool {
-    [TIMER_VECTOR, WAKE_VECTOR, tlb::VECTOR].map(u64::from).contains(&vector) || device_discovery::number_of(vector).is_some()
+    [TIMER_VECTOR, WAKE_VECTOR, tlb::VECTOR].map(u64::from).contains(&vector)
+        || device_discovery::number_of(vector).is_some()
 }
 
 /// Interrupts another CPU.

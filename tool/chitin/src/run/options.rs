@@ -37,7 +37,7 @@ pub struct Options {
     /// Copy a directory of the host into the root, and what changed in it back at the end, unless :ro
     #[arg(short, long, value_name = "HOST:GUEST[:ro]", value_parser = share::parse)]
     pub volume: Vec<Share>,
-    /// Attach a file as a disk, which is /dev/vda, then /dev/vdb; it is made with SIZE (default: 256M) where it is
+    /// Attach a file as a raw virtio disk; it is made with SIZE (default: 256M) where it is
     /// missing
     #[arg(long, value_name = "FILE[:SIZE]", value_parser = disk::parse)]
     pub disk: Vec<disk::Wanted>,
