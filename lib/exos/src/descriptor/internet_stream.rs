@@ -1,9 +1,8 @@
 //! Streams: bytes through the pages of both sides, without the server (tcp(7)).
 //!
-//! A sender puts bytes into its own page, and once they do not fit there into a larger area that only its side writes;
-//! a reader
-//! counts in its own page what it has taken. So the other side can write nothing here but its own counts, which are
-//! checked.
+//! A sender puts bytes into its own page. Once they do not fit there, they go into a larger area that only its side
+//! writes. A reader counts in its own page what it has taken. So the other side can write nothing here but its own
+//! counts, which are checked.
 //! Cost: one byte there and back is four copies and two waits, no call of the server.
 
 use super::internet_socket::{InternetSocket, Link};

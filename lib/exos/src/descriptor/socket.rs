@@ -1,4 +1,4 @@
-//! Unix-domain sockets (unix(7)): two pipes of frames, one each way. What all who hold one have in common beside them is the affair
+//! Unix-domain sockets (unix(7)): two pipes of frames, one each way. What all who hold one have in common apart from them is the affair
 //! of `socket_common`, how connections come about that of `listening`, who is at the other end that of `credentials`.
 //!
 //! Names lie with the server.

@@ -1,13 +1,13 @@
 //! Internet sockets as the server keeps them: their names, their connections, the pages that both sides share.
 //!
-//! A socket is a node without a name, which each descriptor of it holds: when the last process that holds it has
+//! A socket is a node without a name, which each descriptor of it holds. When the last process that holds it has
 //! closed it or has
 //! died, its port is free and the other side is told. The table is made for the first socket.
 //! Invariants:
-//! - a page of a socket belongs to the server; the holders of the socket may write it, those of the other side may
-//! read it;
-//! - the page of a socket that is gone stays until the other side is gone, which may still read from it;
-//! - a page that comes from the pool is clear, and mapped by the server alone.
+//! - A page of a socket belongs to the server. The holders of the socket may write it, those of the other side may
+//!   read it.
+//! - The page of a socket that is gone stays until the other side is gone, which may still read from it.
+//! - A page that comes from the pool is clear, and mapped by the server alone.
 
 use super::dispatch::{Answer, FileServer, NOTHING};
 use super::handle::{Handle, node_of};

@@ -400,13 +400,12 @@ pub enum InternetRequest {
     Name = 4,
     /// () -> its page, that of the other side or 0; family, sort and protocol, a byte each.
     Pages = 5,
-    /// (0 for its own, which is made if need be, 1 for that of the other side) -> count; the pages of the larger area
+    /// (0 for its own, 1 for that of the other side) -> count; the pages of the larger area
     /// in the window, one
     /// a word.
     Large = 6,
-    /// (endpoint, with the bytes in the window, from bit 16 of its port on, and above bit 40 a bit if more of them
-    /// come) -> bytes; thread that waits
-    /// for them.
+    /// (endpoint; above its port the length of the bytes in the window and flags, see `client::internet`) -> bytes;
+    /// thread that waits for them.
     Send = 7,
     /// (first byte, 1 to take it) -> bytes in the window of the datagram that waits with the server: its head, then
     /// its bytes.
