@@ -281,6 +281,68 @@ pub fn wake_and_change([first, second]: [u64; 2], most: [u64; 2], operation: u32
     Ok(woken)
 }
 
+/// `FUTEX_LOCK_PI`: takes the mutex whose word names its owner. A caller that blocks donates the rest of its slice to the
+/// owner. The waiter that an unlock wakes claims the word itself, so waiters take the mutex in the order of arrival.
+///
+/// # Errors
+/// `EDEADLK` where the caller is the owner; `ESRCH` where no thread is; `EAGAIN` without `may_wait`; `ETIMEDOUT`.
+pub fn lock_pi(address: u64, deadline: Option<u64>, private: bool, may_wait: bool) -> Result<()> {
+    let address = aligned(address)?;
+    usercopy::prepare(address, 4, true)?;
+    let own = thread().shown_number() as u32;
+    loop {
+        let old = usercopy::update_half(address, |old| claimed(old, own))?;
+        match old & linux::FUTEX_TID_MASK {
+            0 => return Ok(()),
+            _ if !may_wait => return Err(Errno::EAGAIN),
+            owner => yield_to_owner(owner, private)?,
+        }
+        match wait(address, old | linux::FUTEX_WAITERS, ANY, deadline, private) {
+            Ok(()) | Err(Errno::EAGAIN) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The word after a thread has tried to take the mutex: it is the owner, or it waits.
+fn claimed(old: u32, own: u32) -> Result<u32> {
+    match old & linux::FUTEX_TID_MASK {
+        0 => Ok(old | own),
+        owner if owner == own => Err(Errno::EDEADLK),
+        _ => Ok(old | linux::FUTEX_WAITERS),
+    }
+}
+
+/// Makes the owner the target of the next directed yield. A private mutex has an owner in this process.
+fn yield_to_owner(owner: u32, private: bool) -> Result<()> {
+    let is_owner = |thread: &&&'static Thread| thread.shown_number() == u64::from(owner);
+    let found = process().threads.lock().iter().find(is_owner).map(|thread| thread.number());
+    wait::set_yield_target(found.unwrap_or(0));
+    if found.is_none() && private { Err(Errno::ESRCH) } else { Ok(()) }
+}
+
+/// `FUTEX_UNLOCK_PI`: frees the word and wakes the first waiter. The bit of waiters stays while a woken waiter is about to
+/// claim the word, so that no other thread takes the word without this call.
+///
+/// # Errors
+/// `EPERM` where the caller is not the owner.
+pub fn unlock_pi(address: u64, private: bool) -> Result<()> {
+    let address = aligned(address)?;
+    usercopy::prepare(address, 4, true)?;
+    let own = thread().shown_number() as u32;
+    let freed = |old: u32| match old & linux::FUTEX_TID_MASK == own {
+        true => Ok(old & linux::FUTEX_WAITERS),
+        false => Err(Errno::EPERM),
+    };
+    let old = usercopy::update_half(address, freed)?;
+    if old & linux::FUTEX_WAITERS != 0 && wake(address, 1, ANY, private)? == 0 {
+        // A word that another thread has claimed meanwhile stays as it is.
+        let unclaimed = |old: u32| if old == linux::FUTEX_WAITERS { Ok(0) } else { Err(Errno::EAGAIN) };
+        let _ = usercopy::update_half(address, unclaimed);
+    }
+    Ok(())
+}
+
 /// What a thread leaves locked is marked as left by its owner (`set_robust_list`). Nothing of the list is trusted.
 pub fn release_robust_list(thread: &Thread) {
     let head = thread.robust_list.swap(0, Relaxed);

@@ -45,7 +45,7 @@ fn any(call: &Call<'_>) -> Result<u64> {
     let command = operation & linux::FUTEX_CMD_MASK as u32;
     let real = operation & linux::FUTEX_CLOCK_REALTIME != 0;
     let private = operation & linux::FUTEX_PRIVATE_FLAG != 0;
-    if real && command != linux::FUTEX_WAIT_BITSET {
+    if real && !matches!(command, linux::FUTEX_WAIT_BITSET | linux::FUTEX_LOCK_PI2) {
         return Err(Errno::ENOSYS);
     }
     match command {
@@ -77,6 +77,12 @@ fn any(call: &Call<'_>) -> Result<u64> {
             let both = [most_woken(u64::from(value)), most_woken(fourth)];
             futex::wake_and_change([address, second], both, third, private)
         }
+        linux::FUTEX_LOCK_PI | linux::FUTEX_LOCK_PI2 => {
+            let deadline = deadline(fourth, true, real || command == linux::FUTEX_LOCK_PI)?;
+            futex::lock_pi(address, deadline, private, true).map(|()| 0)
+        }
+        linux::FUTEX_TRYLOCK_PI => futex::lock_pi(address, None, private, false).map(|()| 0),
+        linux::FUTEX_UNLOCK_PI => futex::unlock_pi(address, private).map(|()| 0),
         _ => Err(Errno::ENOSYS),
     }
 }
