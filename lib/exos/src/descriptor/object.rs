@@ -278,7 +278,10 @@ impl OpenFile {
             Object::Console(_) => Ok(0),
             Object::Device(device, _) => read_device(*device, to, count),
             Object::Other(other) => other.read(self, to, count),
-            Object::Text(text) => self.read_at(place, |at| read_text(&text.bytes, at, to, count)),
+            Object::Text(text) => match crate::procfs::read_error(&text.path) {
+                Some(error) => Err(error),
+                None => self.read_at(place, |at| read_text(&text.bytes, at, to, count)),
+            },
         }
     }
 

@@ -24,6 +24,7 @@ mod reaper;
 #[cfg(target_os = "none")]
 mod setuid_spawner;
 pub mod status_page;
+pub mod stored_gzip;
 
 /// The first word of the ExOS image.
 pub const IMAGE_MAGIC: u64 = 0x0053_4f78_4e69_7443;

@@ -4,11 +4,13 @@
 //! and `sizes` about its memory, `mounts` about mounts, `namespaces` about name spaces; `ask` has another process's library make what only that one knows.
 
 mod cpuinfo;
+mod machine_files;
 mod maps;
 mod mounts;
 mod namespaces;
 mod net;
 mod pid_any;
+mod pid_files;
 mod pid_self;
 mod remote_read;
 mod smaps;
@@ -26,6 +28,8 @@ use crate::errno::{Errno, Result};
 use crate::hw::current::{process, thread};
 use crate::pipe::Side;
 use crate::process::fs_context;
+use crate::process::prctl_state::Attributes;
+use crate::process_table::ProcessInfo;
 use crate::syscalls::proc_links::Last;
 use crate::vfs::inode::Status;
 use crate::vfs::superblock::PROC_VOLUME;
@@ -158,6 +162,7 @@ pub fn why_not_made(path: &[u8]) -> Errno {
 /// Opens what lies at a path.
 pub fn open(path: &[u8], flags: u32) -> Result<OpenFile> {
     let entry = find(path)?;
+    writable::check_secret(path)?;
     match entry {
         _ if flags & linux::O_ACCMODE == linux::O_RDONLY => {}
         Entry::Descriptor(_) => {}
@@ -379,14 +384,37 @@ fn parts_of(path: &str) -> Vec<&str> {
 
 /// A file of the whole machine, or a folder of such files.
 fn machine_entry(parts: &[&str]) -> Result<Entry> {
+    if let Some(bytes) = machine_files::contents(parts) {
+        return Ok(Entry::Text(bytes));
+    }
     if let Some(text) = system::text(parts) {
         return Ok(Entry::Text(text.into_bytes()));
     }
-    let names = system::folder(parts).ok_or(Errno::ENOENT)?;
-    Ok(Entry::Directory(named(names.iter().copied(), |name| {
+    let kind = |name: &str| {
         let is_text = system::text(&[parts, &[name][..]].concat()).is_some();
         if is_text { FILE } else { DIRECTORY }
-    })))
+    };
+    let folders = (system::folder(parts), machine_files::folder(parts));
+    if let (None, None) = folders {
+        return Err(Errno::ENOENT);
+    }
+    let names = named(folders.0.unwrap_or_default().iter().copied(), kind);
+    Ok(Entry::Directory(joined(names, folders.1.unwrap_or_default())))
+}
+
+/// Names, and of more names those that are not among them.
+fn joined(mut names: Vec<(String, u32)>, more: Vec<(String, u32)>) -> Vec<(String, u32)> {
+    for (name, kind) in more {
+        if names.iter().all(|(there, _)| *there != name) {
+            names.push((name, kind));
+        }
+    }
+    names
+}
+
+/// The error of every `read` of the file at a path, where it has one.
+pub(crate) fn read_error(path: &[u8]) -> Option<Errno> {
+    machine_files::read_error(path).or_else(|| pid_files::read_error(path))
 }
 
 /// Names with their types.
@@ -396,7 +424,7 @@ fn named<'n>(names: impl Iterator<Item = &'n str>, kind: impl Fn(&str) -> u32) -
 
 /// A file or folder of any process.
 fn other_entry(number: u64, rest: &[&str]) -> Result<Entry> {
-    let other = crate::process_table::find_any(number).ok_or(Errno::ENOENT)?;
+    let Some(other) = crate::process_table::find_any(number) else { return init_entry(number, rest) };
     match rest {
         [] => Ok(pid_self::folder()),
         ["net", ..] if !other.ended => machine_entry(rest),
@@ -406,6 +434,44 @@ fn other_entry(number: u64, rest: &[&str]) -> Result<Entry> {
         // What it began with stands in its public page, as far as it fits; what is there now only the process itself knows.
         ["cmdline"] => remote_read::ask(number, rest).or(Ok(Entry::Text(other.arguments))),
         _ => pid_any::text(&other, rest).map_or_else(|| remote_read::ask(number, rest), |text| Ok(Entry::Text(text))),
+    }
+}
+
+/// Number and name of the process that adopts orphans: the session's own environment, which runs no program.
+const INIT: u64 = runtime::entry::FIRST.0;
+const INIT_NAME: &[u8] = b"init";
+
+/// A file or folder of process [`INIT`].
+fn init_entry(number: u64, rest: &[&str]) -> Result<Entry> {
+    let own = crate::process_table::find(process().number());
+    let own = own.filter(|_| number == INIT).ok_or(Errno::ENOENT)?;
+    let init = ProcessInfo {
+        number: INIT,
+        environment: INIT,
+        parent: 0,
+        reaps: true,
+        gives_up: false,
+        group: INIT,
+        session: INIT,
+        name: INIT_NAME.to_vec(),
+        arguments: [INIT_NAME, b"\0"].concat(),
+        user: [0; 2],
+        groups: [0; 2],
+        attributes: Attributes::default(),
+        start: 0,
+        terminal: [0; 2],
+        threads: 1,
+        signals: [0; 4],
+        change: 0,
+        ..own
+    };
+    match rest {
+        [] => Ok(pid_self::folder()),
+        ["mounts" | "mountinfo" | "net", ..] => machine_entry(rest),
+        ["ns", of_folder @ ..] => namespaces::entry(of_folder),
+        _ if let Some(text) = pid_any::text(&init, rest) => Ok(Entry::Text(text)),
+        [name, ..] if pid_self::has(name) => Err(Errno::EACCES),
+        _ => Err(Errno::ENOENT),
     }
 }
 
@@ -422,6 +488,8 @@ fn root() -> Entry {
         ]
         .map(|(n, kind)| (String::from(n), kind)),
     );
+    let mut names = joined(names, machine_files::folder(&[]).unwrap_or_default());
+    names.push((format!("{INIT}"), DIRECTORY));
     names.extend(crate::process_table::all_and_ended().iter().map(|other| (format!("{}", other.number), DIRECTORY)));
     Entry::Directory(names)
 }

@@ -1,8 +1,8 @@
 //! The folder of a process below `/proc`, as its own library makes it: for itself, and for others who ask.
 
 use super::{
-    DIRECTORY, Entry, FILE, LINK, machine_entry, maps, named, other_entry, pid_any, reachable, read_descriptor, smaps,
-    writable,
+    DIRECTORY, Entry, FILE, LINK, machine_entry, maps, named, other_entry, pid_any, pid_files, reachable,
+    read_descriptor, smaps, writable,
 };
 use crate::descriptor::object::Object;
 use crate::errno::{Errno, Result};
@@ -54,8 +54,14 @@ const OTHERS: [(&str, u32); 8] = [
 pub(super) fn folder() -> Entry {
     let mut names = named(pid_any::FILES.into_iter().chain(OWN_FILES), |_| FILE);
     names.extend(OTHERS.map(|(name, kind)| (String::from(name), kind)));
+    names.extend(pid_files::names());
     names.sort();
     Entry::Directory(names)
+}
+
+/// Whether the folder of any process has this name.
+pub(super) fn has(name: &str) -> bool {
+    matches!(folder(), Entry::Directory(names) if names.iter().any(|(there, _)| there == name))
 }
 
 pub(super) fn own_entry(rest: &[&str]) -> Result<Entry> {
@@ -101,6 +107,7 @@ pub(super) fn own_entry(rest: &[&str]) -> Result<Entry> {
             Ok(Entry::Directory(numbers.into_iter().map(|number| (number, DIRECTORY)).collect()))
         }
         ["task", number, of_thread @ ..] => thread_entry(number.parse().map_err(|_| Errno::ENOENT)?, of_thread),
+        _ if let Some(found) = pid_files::entry(rest) => found,
         [name] if let Some(setting) = writable::text(name) => text(&setting),
         _ => other_entry(process.number(), rest),
     }

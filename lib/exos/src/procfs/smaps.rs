@@ -129,6 +129,27 @@ pub(super) fn smaps() -> String {
     text
 }
 
+/// `/proc/self/numa_maps`: the areas, with their pages on the one node of memory.
+pub(super) fn numa_maps() -> String {
+    let heads = maps::text();
+    let memory = process().memory.lock();
+    let line = |(area, head): (&Vma, &str)| {
+        let sizes = Sizes::of(&memory.space, area);
+        let (there, own) = (sizes.there / PAGE_SIZE, sizes.anonymous / PAGE_SIZE);
+        let place = match head.split_ascii_whitespace().nth(5) {
+            Some("[heap]") => String::from(" heap"),
+            Some("[stack]") => String::from(" stack"),
+            Some(name) if name.starts_with('/') => format!(" file={name}"),
+            _ => String::new(),
+        };
+        let mapped = if there > own { format!(" mapped={there}") } else { String::new() };
+        let dirty = if own > 0 { format!(" anon={own} dirty={own}") } else { String::new() };
+        let node = if there > 0 { format!(" N0={there} kernelpagesize_kB=4") } else { String::new() };
+        format!("{:08x} default{place}{dirty}{mapped}{node}\n", area.start)
+    };
+    memory.space.areas.iter().zip(heads.lines()).map(line).collect()
+}
+
 /// `/proc/self/smaps_rollup`.
 pub(super) fn rollup() -> String {
     let memory = process().memory.lock();

@@ -260,6 +260,7 @@ fn devices() -> String {
         (device::TTY.0, "/dev/tty"),
         (device::CONSOLE.0, "/dev/console"),
         (device::PTMX.0, "/dev/ptmx"),
+        (device::MISC_MAJOR, "misc"),
         (device::SLAVE_MAJOR, "pts"),
     ];
     let lines: String = majors.iter().map(|(major, name)| format!("{major:3} {name}\n")).collect();

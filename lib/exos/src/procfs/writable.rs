@@ -39,12 +39,30 @@ fn to_old(score: i32) -> i32 {
 
 /// The permissions of a file with a name in the folder of a process.
 pub(super) fn mode(path: &[u8]) -> u32 {
+    if let Some(mode) = of_machine(path) {
+        return mode;
+    }
     match last(path) {
+        Some(name) if let Some(mode) = super::pid_files::mode(name) => mode,
         Some("timerslack_ns") => 0o666,
         Some("comm" | "coredump_filter" | "oom_adj" | "oom_score_adj") => 0o644,
         Some("auxv" | "environ" | "personality") => 0o400,
         _ => 0o444,
     }
+}
+
+/// Permissions of a file of the whole machine that the table has.
+fn of_machine(path: &[u8]) -> Option<u32> {
+    super::machine_files::mode(&super::parts_of(core::str::from_utf8(path).ok()?).join("/"))
+}
+
+/// Refuses a file of the whole machine that only user 0 may read.
+///
+/// # Errors
+/// `EACCES` for a process without `CAP_DAC_READ_SEARCH`.
+pub(super) fn check_secret(path: &[u8]) -> Result<()> {
+    let is_secret = of_machine(path).is_some_and(|mode| mode & 0o004 == 0);
+    if is_secret && !process().may(linux::CAP_DAC_READ_SEARCH) { Err(Errno::EACCES) } else { Ok(()) }
 }
 
 /// The same of a folder.
@@ -72,7 +90,7 @@ pub(super) fn can_be_set(path: &[u8]) -> bool {
     let own = format!("{}", process().number());
     let first = path.split(|byte| *byte == b'/').find(|part| !part.is_empty());
     let is_own = matches!(first, Some(b"self" | b"thread-self")) || first == Some(own.as_bytes());
-    is_own && mode(path) != 0o444
+    is_own && mode(path) & 0o222 != 0
 }
 
 /// Writes to a file that was opened at a path: all that the program gives is one value.

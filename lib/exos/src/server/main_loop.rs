@@ -18,6 +18,7 @@ use crate::hw::entropy;
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::hw::page_store::PageStore;
 use crate::ipc::shared_futex::SharedFutexes;
+use crate::vfs::cpu_cache::caches;
 use crate::vfs::dcache::{self, Changes};
 use crate::vfs::file_lock::{Locks, Owner};
 use crate::vfs::id_map::NumberMap;
@@ -77,7 +78,8 @@ impl Server {
         let mut tree = FileTree::new(PageStore::new(file_pages, archive), seed());
         tree.now = now();
         tree.populate(archive, abi::boot::ROOT)?;
-        tree.mount_machine(exposed::kernel().cpus.load(Acquire)).map_err(|_| String::from("/sys cannot be made"))?;
+        let cpus = exposed::kernel().cpus.load(Acquire);
+        tree.mount_machine(cpus, &caches()).map_err(|_| String::from("/sys cannot be made"))?;
         let mut windows = Mappings::of_server();
         let notice =
             open_notice(&mut windows, common_pages).map_err(|_| String::from("there is no page for notices"))?;

@@ -285,6 +285,7 @@ fn device_object(number: (u32, u32), node: u64, flags: u32) -> Result<Object> {
         device::TTY | device::CONSOLE => return control::open(),
         device::PTMX => return pty_master::create(),
         (device::SLAVE_MAJOR, _) => return control::open_slave(node, flags),
+        (device::MISC_MAJOR, _) => return Err(Errno::ENODEV),
         _ => return Err(Errno::ENXIO),
     })
 }

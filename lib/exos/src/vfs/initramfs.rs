@@ -11,7 +11,7 @@ use alloc::string::String;
 use linux_raw_sys::general as linux;
 
 /// Device nodes: name, permissions, major and minor number (Linux's device list).
-const DEVICES: [(&str, u32, (u32, u32)); 8] = [
+const DEVICES: [(&str, u32, (u32, u32)); 12] = [
     ("dev/null", 0o666, device::NULL),
     ("dev/zero", 0o666, device::ZERO),
     ("dev/full", 0o666, device::FULL),
@@ -20,6 +20,10 @@ const DEVICES: [(&str, u32, (u32, u32)); 8] = [
     ("dev/tty", 0o666, device::TTY),
     ("dev/console", 0o600, device::CONSOLE),
     ("dev/ptmx", 0o666, device::PTMX),
+    ("dev/kmsg", 0o644, device::KMSG),
+    ("dev/fuse", 0o666, device::FUSE),
+    ("dev/net/tun", 0o666, device::TUN),
+    ("dev/loop-control", 0o660, device::LOOP_CONTROL),
 ];
 
 /// Symbolic links that lead into `/proc`.
@@ -62,6 +66,16 @@ pub mod device {
     pub const CONSOLE: (u32, u32) = (5, 1);
     /// `/dev/ptmx`
     pub const PTMX: (u32, u32) = (5, 2);
+    /// `/dev/kmsg`. It has no driver: the kernel's log is the host's.
+    pub const KMSG: (u32, u32) = (1, 11);
+    /// Major number of devices that share one (Linux's `misc`). None of them has a driver.
+    pub const MISC_MAJOR: u32 = 10;
+    /// `/dev/net/tun`
+    pub const TUN: (u32, u32) = (MISC_MAJOR, 200);
+    /// `/dev/fuse`
+    pub const FUSE: (u32, u32) = (MISC_MAJOR, 229);
+    /// `/dev/loop-control`
+    pub const LOOP_CONTROL: (u32, u32) = (MISC_MAJOR, 237);
     /// Major number of the slaves of pseudo-terminals.
     pub const SLAVE_MAJOR: u32 = 136;
 }

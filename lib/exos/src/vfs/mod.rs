@@ -5,6 +5,7 @@
 //! `mount_table` says what is found where, `mount` changes that, `volume` is what can be mounted. `number_map` finds things by
 //! their numbers. `watch` is about who waits for events of nodes.
 
+pub mod cpu_cache;
 pub mod dcache;
 pub mod directory;
 pub mod extended_attribute;

@@ -3,6 +3,7 @@
 //!
 //! It is a volume of files that are made once and cannot be changed.
 
+use super::cpu_cache::CpuCache;
 use super::file_data::PageStorage;
 use super::inode::NodeId;
 use super::mount_table::Kind;
@@ -16,7 +17,7 @@ use linux_raw_sys::general as linux;
 /// CPUs that a mask of Linux has room for, at most: what `kernel_max` tells, and one.
 const MOST_CPUS: u64 = 64;
 /// Folders in which programs look for devices.
-const FOLDERS: [&str; 9] = [
+const FOLDERS: [&str; 11] = [
     "block",
     "bus",
     "class/block",
@@ -25,7 +26,35 @@ const FOLDERS: [&str; 9] = [
     "dev/block",
     "dev/char",
     "devices/system/cpu",
+    "fs/cgroup",
     "kernel/mm",
+    "module",
+];
+/// Files with one line that is the same on every machine: no huge pages, one node of memory, no sleeping states.
+const LINES: [(&str, &str); 18] = [
+    ("devices/system/node/has_cpu", "0"),
+    ("devices/system/node/has_memory", "0"),
+    ("devices/system/node/has_normal_memory", "0"),
+    ("devices/system/node/node0/distance", "10"),
+    ("devices/system/node/online", "0"),
+    ("devices/system/node/possible", "0"),
+    ("kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "0"),
+    ("kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0"),
+    ("kernel/mm/hugepages/hugepages-2048kB/nr_hugepages_mempolicy", "0"),
+    ("kernel/mm/hugepages/hugepages-2048kB/nr_overcommit_hugepages", "0"),
+    ("kernel/mm/hugepages/hugepages-2048kB/resv_hugepages", "0"),
+    ("kernel/mm/hugepages/hugepages-2048kB/surplus_hugepages", "0"),
+    ("kernel/mm/transparent_hugepage/defrag", "always defer defer+madvise madvise [never]"),
+    ("kernel/mm/transparent_hugepage/enabled", "always madvise [never]"),
+    ("kernel/mm/transparent_hugepage/hpage_pmd_size", "2097152"),
+    ("kernel/mm/transparent_hugepage/shmem_enabled", "always within_size advise [never] deny force"),
+    ("kernel/mm/transparent_hugepage/use_zero_page", "0"),
+    ("power/state", ""),
+];
+/// Links to files whose contents change: the reader's library makes those.
+const LIVE: [(&str, &str); 2] = [
+    ("devices/system/node/node0/meminfo", "/proc/node/node0/meminfo"),
+    ("devices/system/node/node0/vmstat", "/proc/node/node0/vmstat"),
 ];
 
 impl<S: PageStorage> FileTree<S> {
@@ -33,12 +62,23 @@ impl<S: PageStorage> FileTree<S> {
     ///
     /// # Errors
     /// Where there is no `/sys`, or no page for a file.
-    pub fn mount_machine(&mut self, cpus: u64) -> Result<()> {
+    pub fn mount_machine(&mut self, cpus: u64, caches: &[CpuCache]) -> Result<()> {
         let root = self.mount_kept(MACHINE_VOLUME, Kind::Machine, b"/sys")?;
         for folder in FOLDERS {
             self.told_folder(root, folder)?;
         }
+        for (path, text) in LINES {
+            self.tell_at(root, path, text)?;
+        }
+        for (path, target) in LIVE {
+            let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+            let folder = self.told_folder(root, folder)?;
+            let link = Fresh { target: target.as_bytes(), ..fresh(linux::S_IFLNK | 0o777) };
+            self.create(folder, name.as_bytes(), link)?;
+        }
         let all = list(0, cpus);
+        self.tell_at(root, "devices/system/node/node0/cpulist", &all)?;
+        self.tell_at(root, "devices/system/node/node0/cpumap", &mask(0, cpus, cpus))?;
         let cpu = self.told_folder(root, "devices/system/cpu")?;
         for name in ["possible", "present", "online"] {
             self.tell(cpu, name, &all)?;
@@ -54,11 +94,40 @@ impl<S: PageStorage> FileTree<S> {
             self.tell(place, "thread_siblings_list", &list(number, 1))?;
             self.tell(place, "core_siblings", &mask(0, cpus, cpus))?;
             self.tell(place, "core_siblings_list", &all)?;
+            self.tell_caches(cpu, number, cpus, caches)?;
         }
         if let Some(volume) = self.volumes.get_mut(&MACHINE_VOLUME) {
             volume.read_only = true;
         }
         Ok(())
+    }
+
+    /// The folders `cache/indexN` of a CPU.
+    fn tell_caches(&mut self, cpu: NodeId, number: u64, cpus: u64, caches: &[CpuCache]) -> Result<()> {
+        for (index, cache) in caches.iter().enumerate() {
+            let place = self.told_folder(cpu, &format!("cpu{number}/cache/index{index}"))?;
+            let (first, sharers) = cache.sharing(number, cpus);
+            let rows = [
+                ("coherency_line_size", format!("{}", cache.line)),
+                ("level", format!("{}", cache.level)),
+                ("number_of_sets", format!("{}", cache.sets)),
+                ("physical_line_partition", format!("{}", cache.partitions)),
+                ("shared_cpu_list", list(first, sharers)),
+                ("shared_cpu_map", mask(first, sharers, cpus)),
+                ("size", format!("{}K", cache.kilobytes())),
+                ("type", String::from(cache.kind)),
+                ("ways_of_associativity", format!("{}", cache.ways)),
+            ];
+            rows.iter().try_for_each(|(name, text)| self.tell(place, name, text))?;
+        }
+        Ok(())
+    }
+
+    /// A file with one line at a path below a folder.
+    fn tell_at(&mut self, root: NodeId, path: &str, text: &str) -> Result<()> {
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let folder = self.told_folder(root, folder)?;
+        self.tell(folder, name, text)
     }
 
     /// A folder below another one, with those above it.
