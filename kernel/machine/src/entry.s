@@ -576,7 +576,8 @@ chitin_vector_\vector:
     push 0
     .endif
     test byte ptr [rsp + 16], 3
-    jz 9f
+    # Not a number: `deliver` has numbers of its own.
+    jz chitin_vector_\vector\()_in_kernel
     swapgs
     .if \vector == 14
     test byte ptr [rsp], 4
@@ -585,7 +586,8 @@ chitin_vector_\vector:
     .else
     deliver \vector, {EXCEPTION_ENTRY}, 0
     .endif
-9:  push \vector
+chitin_vector_\vector\()_in_kernel:
+    push \vector
     jmp chitin_kernel_trap
 .endm
 
