@@ -96,6 +96,7 @@ impl Kernel {
         environment: EnvironmentId,
         bits: u64,
     ) -> Outcome<()> {
+        self.key(key)?;
         let Some(info) = record(device) else { return refuse(Error::Absent, 0) };
         self.require(key, &name(info), Rights::OWN)?;
         if queue >= info.queues.load(Ordering::Relaxed) {

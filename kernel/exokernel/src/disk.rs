@@ -120,11 +120,12 @@ impl Kernel {
         rows: UserAddress,
         count: u64,
     ) -> Outcome<u64> {
+        let held = self.key(key)?;
         let info = device::record(device);
         let Some(info) = info.filter(|info| info.kind.load(Ordering::Relaxed) == kind::DISK) else {
             return refuse(Error::Absent, 0);
         };
-        let rights = capability::rights_under(self.key(key)?, &device::name(info));
+        let rights = capability::rights_under(held, &device::name(info));
         permit(rights, Rights::READ)?;
         let number = disk::number_of(device as usize);
         let state = number.and_then(|number| disk::with(number, |disk| (number, disk.facts(), disk.state())));

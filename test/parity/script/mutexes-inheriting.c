@@ -45,7 +45,7 @@ static void *lock_and_unlock(void *unused) {
 static void call(const char *what, int operation, unsigned value) {
     word = value;
     long result = syscall(SYS_futex, &word, operation | FUTEX_PRIVATE_FLAG, 0, 0, 0, 0);
-    printf("%s: %s, own %d\n", what, result ? strerror(errno) : "0", (word & FUTEX_TID_MASK) == (unsigned)gettid());
+    printf("%s: %s, own %d\n", what, result ? strerror(errno) : "0", (word & FUTEX_TID_MASK) == (unsigned)syscall(SYS_gettid));
 }
 
 int main(void) {

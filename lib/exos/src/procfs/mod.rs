@@ -441,7 +441,7 @@ fn other_entry(number: u64, rest: &[&str]) -> Result<Entry> {
 const INIT: u64 = runtime::entry::FIRST.0;
 const INIT_NAME: &[u8] = b"init";
 
-/// A file or folder of process [`INIT`].
+/// A file or folder of process [`INIT`]. The listing of `/proc` leaves it out.
 fn init_entry(number: u64, rest: &[&str]) -> Result<Entry> {
     let own = crate::process_table::find(process().number());
     let own = own.filter(|_| number == INIT).ok_or(Errno::ENOENT)?;
@@ -489,7 +489,6 @@ fn root() -> Entry {
         .map(|(n, kind)| (String::from(n), kind)),
     );
     let mut names = joined(names, machine_files::folder(&[]).unwrap_or_default());
-    names.push((format!("{INIT}"), DIRECTORY));
     names.extend(crate::process_table::all_and_ended().iter().map(|other| (format!("{}", other.number), DIRECTORY)));
     Entry::Directory(names)
 }

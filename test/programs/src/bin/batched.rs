@@ -112,7 +112,7 @@ fn same(name: &str, number: u64, arguments: &[u64]) -> Outcome {
 }
 
 /// The rows that copy, each with as many bytes as it takes.
-fn copies(region: PageNumber) -> [(&'static str, BatchRow); 7] {
+fn copies(region: PageNumber) -> [(&'static str, BatchRow); 9] {
     let header = Header { kind: Kind::Log as u8, length: PAYLOAD as u32 }.to_bytes();
     FRAME[0].store(u64::from_le_bytes(header), SeqCst);
     [
@@ -120,6 +120,8 @@ fn copies(region: PageNumber) -> [(&'static str, BatchRow); 7] {
         ("log_read", row(number::log_read, &[KEY, 0, buffer(), LOG_READ_BYTES as u64])),
         ("channel_send", row(number::channel_send, &[KEY, FRAME.as_ptr() as u64, (HEADER + PAYLOAD) as u64])),
         ("channel_receive", row(number::channel_receive, &[KEY, buffer(), (HEADER + PAYLOAD) as u64])),
+        ("device_bind", row(number::device_bind, &[KEY, u64::MAX, 0, 0, 0])),
+        ("device_submit", row(number::device_submit, &[KEY, u64::MAX, 0, buffer(), 1])),
         ("region_read", row(number::region_read, &[KEY, region.0, 0, buffer(), REGION_BYTES as u64])),
         ("region_write", row(number::region_write, &[KEY, region.0, 0, buffer(), REGION_BYTES as u64])),
         ("region_swap", row(number::region_swap, &[KEY, region.0, 0, 1, 2])),
