@@ -79,11 +79,11 @@ int main(void) {
         pthread_join(thread, 0);
     }
     call("lock of a free word", FUTEX_LOCK_PI, 0);
-    call("lock of an own word", FUTEX_LOCK_PI, gettid());
+    call("lock of an own word", FUTEX_LOCK_PI, (unsigned)syscall(SYS_gettid));
     call("lock of a word of no thread", FUTEX_LOCK_PI, 0x3ffffffe);
     call("try", FUTEX_TRYLOCK_PI, 0);
-    call("unlock", FUTEX_UNLOCK_PI, gettid());
-    call("unlock with waiters", FUTEX_UNLOCK_PI, gettid() | FUTEX_WAITERS);
+    call("unlock", FUTEX_UNLOCK_PI, (unsigned)syscall(SYS_gettid));
+    call("unlock with waiters", FUTEX_UNLOCK_PI, (unsigned)syscall(SYS_gettid) | FUTEX_WAITERS);
     printf("word %x\n", word);
     call("unlock of another's", FUTEX_UNLOCK_PI, 1);
     call("unlock of a free word", FUTEX_UNLOCK_PI, 0);
