@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -68,7 +69,25 @@ static void one_by_one(void) {
     printf(", and one file %d times; the next descriptor is %d\n", done, dup(null) - null);
 }
 
+// What is on its way for ever leaves room for what a child that has ended bound.
+static void after_them(void) {
+    for (int children = 0; children < 2; children++) {
+        fflush(stdout);
+        if (fork() == 0) through_themselves(), fflush(stdout), _exit(0);
+        wait(NULL);
+    }
+    struct sockaddr_un name = {.sun_family = AF_UNIX, .sun_path = "\0after them"};
+    int fd = socket(AF_UNIX, SOCK_DGRAM, 0), sender = socket(AF_UNIX, SOCK_DGRAM, 0);
+    if (fork() == 0) _exit(bind(fd, (void *)&name, 20));
+    int status;
+    wait(&status);
+    char bytes[8] = {0};
+    int joined = connect(sender, (void *)&name, 20);
+    long sent = send(sender, "first", 5, 0), got = recv(fd, bytes, 8, MSG_DONTWAIT);
+    printf("bound %x, joined %d, sent %ld, got %ld %s\n", status, joined, sent, got, bytes);
+}
+
 int main(void) {
-    through_themselves(), kept(), one_by_one();
+    through_themselves(), kept(), one_by_one(), after_them();
     return 0;
 }

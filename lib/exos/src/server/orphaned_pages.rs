@@ -1,10 +1,11 @@
-//! What processes leave to others when they end: pages that they made and that others go on using. Those are of pipes, sockets and
-//! counters which children have or which are on their way in a message, and what the library of a child keeps for it.
+//! Pages that a process made, that others go on using, and that the server keeps when the process ends. They are those
+//! of pipes, sockets and counters which children have or which are on their way in a message. What the library of a
+//! child keeps for it is among them too.
 //!
-//! Nobody can sleep over a page whose maker is buried: the kernel says at once that it is gone. So who ends leaves such pages to
-//! the server, which keeps them as long as somebody maps them or is going to. What is said of them is not believed: a client
-//! leaves what is charged to it, and nothing else; whether a page is used the kernel says. A principal leaves so much and no more:
-//! beyond that its pages go with it, as if there were no server.
+//! No process can sleep over a page whose maker is destroyed: the kernel says at once that it is gone. So a process that
+//! ends leaves such pages to the server. The server keeps them as long as a process maps them or is going to. It does not
+//! believe what a client says of them. It takes only pages that are charged to the client. The kernel says whether a page
+//! is used. A principal leaves a bounded number of pages. Beyond that its pages go with it, as without a server.
 //!
 //! Those who share a page own it, as its maker did: they may claim it, or give it up, and its number may be another page's at any time
 //! after. So pages are looked at and taken, or given up, while they are mapped here, and no number becomes another page; and a page
@@ -18,7 +19,7 @@ use crate::descriptor::open_file::is_referred_to_at;
 use crate::errno::{Errno, Result};
 use crate::process::environment::SESSION_SLOT;
 use crate::procfs::total_pages;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use runtime::page::PageKind;
@@ -65,9 +66,51 @@ impl HandedOffPage {
     }
 }
 
-/// What was left: by whom, and the record of what it belongs to, as in [`Bequest`].
+/// A page that a principal left.
+#[derive(Clone, Copy, Debug)]
+struct LeftPage {
+    principal: u64,
+    /// As in [`HandedOffPage`].
+    record: (u64, u64),
+    /// How many pages the server had taken over before this one.
+    order: u64,
+}
+
+/// The pages that processes left, by number.
 #[derive(Debug, Default)]
-pub struct HandedOffPages(BTreeMap<PageNumber, (u64, (u64, u64))>);
+pub struct HandedOffPages {
+    pages: BTreeMap<PageNumber, LeftPage>,
+    /// How many the server has taken over in all.
+    taken: u64,
+}
+
+impl HandedOffPages {
+    fn add(&mut self, page: PageNumber, principal: u64, record: (u64, u64)) {
+        self.pages.insert(page, LeftPage { principal, record, order: self.taken });
+        self.taken += 1;
+    }
+
+    /// How many pages a principal has left: in all, and of what is on its way.
+    fn count(&self, principal: u64) -> [usize; 2] {
+        let own = self.pages.values().filter(|left| left.principal == principal);
+        own.fold([0, 0], |[all, sent], left| [all + 1, sent + usize::from(left.record.0 != 0)])
+    }
+
+    /// The pages of the descriptions on their way that a principal left first: at least `lacking`, where there are so many
+    /// that no environment maps.
+    fn oldest_on_their_way(
+        &self,
+        principal: u64,
+        lacking: usize,
+        is_mapped: impl Fn(PageNumber) -> bool,
+    ) -> Vec<PageNumber> {
+        let sent = self.pages.iter().filter(|(_, left)| left.principal == principal && left.record.0 != 0);
+        let mut sent: Vec<_> = sent.filter(|(page, _)| !is_mapped(**page)).collect();
+        sent.sort_by_key(|(_, left)| left.order);
+        let records: BTreeSet<(u64, u64)> = sent.iter().take(lacking).map(|(_, left)| left.record).collect();
+        sent.iter().filter(|(_, left)| records.contains(&left.record)).map(|(page, _)| **page).collect()
+    }
+}
 
 impl Server {
     /// See [`Request::HandOff`].
@@ -76,7 +119,8 @@ impl Server {
         let window = self.server.window(caller)?;
         let words = window.words().iter().take((message[1] as usize).min(AT_ONCE));
         let left: Vec<HandedOffPage> = words.map(|word| HandedOffPage::from_word(word.load(Acquire))).collect();
-        let mut room = self.room_for(principal, left.len());
+        let on_their_way = left.iter().filter(|one| one.record.0 != 0).count();
+        let mut room = self.room_for(principal, [left.len(), on_their_way]);
         let mut lists = [PageNumber::NONE; 2];
         for some in left.chunks(TOGETHER) {
             let its: Vec<HandedOffPage> =
@@ -88,7 +132,7 @@ impl Server {
                         continue;
                     }
                     if server.take_over(principal, page, &mut lists).is_ok() {
-                        server.handed_off.0.insert(page, (principal, record));
+                        server.handed_off.add(page, principal, record);
                         room = [room[0] - takes[0], room[1] - takes[1]];
                     }
                 }
@@ -98,19 +142,27 @@ impl Server {
         Ok(())
     }
 
-    /// How many pages a principal may still leave that is going to leave so many: in all, and of what is on its way.
-    fn room_for(&mut self, principal: u64, wanted: usize) -> [usize; 2] {
+    /// How many pages a principal may still leave that is going to leave `wanted`: in all, and of what is on its way.
+    ///
+    /// Sockets that were sent through themselves are on their way for ever, and no process can receive them. So the
+    /// oldest pages on their way make room for new ones. (Linux collects such circles, unix(7).)
+    fn room_for(&mut self, principal: u64, wanted: [usize; 2]) -> [usize; 2] {
         let part = (total_pages() / PART) as usize;
         let most = [if principal == 0 { usize::MAX } else { part }, MOST_ON_THEIR_WAY];
-        let left = |server: &Self| {
-            let own = server.handed_off.0.values().filter(|(of, _)| *of == principal);
-            let counts = own.fold([0, 0], |[all, sent], (_, record)| [all + 1, sent + usize::from(record.0 != 0)]);
+        let room = |server: &Self| {
+            let counts = server.handed_off.count(principal);
             [most[0].saturating_sub(counts[0]), most[1].saturating_sub(counts[1])]
         };
-        if left(self).into_iter().any(|room| room < wanted) {
+        let lacking = |room: [usize; 2]| wanted[0].saturating_sub(room[0]).max(wanted[1].saturating_sub(room[1]));
+        if lacking(room(self)) != 0 {
             self.give_up_bequests();
         }
-        left(self)
+        let lacking = lacking(room(self));
+        if lacking != 0 {
+            let oldest = self.handed_off.oldest_on_their_way(principal, lacking, is_mapped);
+            self.free_left(&oldest);
+        }
+        room(self)
     }
 
     /// Whether a page is an ordinary one that a client, or one of its threads, is charged for.
@@ -129,8 +181,8 @@ impl Server {
         })
     }
 
-    /// Does something with pages while they are mapped, so that no number becomes that of another page meanwhile. Nothing is done where
-    /// one of them cannot be mapped any more.
+    /// Does something with pages while they are mapped, so that no number becomes that of another page meanwhile.
+    /// Nothing is done where one of them cannot be mapped any more.
     fn while_mapped(&mut self, pages: Vec<PageNumber>, action: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         if pages.is_empty() {
             return Ok(());
@@ -192,12 +244,18 @@ impl Server {
         Ok(())
     }
 
-    /// Gives up what nobody uses any more, and forgets what others have claimed or given up.
+    /// Frees the left pages that no process uses, and forgets those that others have claimed or freed.
     pub(super) fn give_up_bequests(&mut self) {
-        let mut all = core::mem::take(&mut self.handed_off.0);
-        let unused = all.iter().filter(|(page, left)| !self.is_used(**page, **left)).map(|(page, _)| *page);
+        let all: Vec<(PageNumber, LeftPage)> =
+            self.handed_off.pages.iter().map(|(page, left)| (*page, *left)).collect();
+        let unused = all.into_iter().filter(|(page, left)| !self.is_used(*page, *left)).map(|(page, _)| page);
         let unused: Vec<PageNumber> = unused.collect();
-        for some in unused.chunks(TOGETHER) {
+        self.free_left(&unused);
+    }
+
+    /// Frees pages that were left, and forgets every one that is not here any more.
+    fn free_left(&mut self, pages: &[PageNumber]) {
+        for some in pages.chunks(TOGETHER) {
             let left: Vec<PageNumber> = some.iter().copied().filter(|page| self.is_bequest(*page)).collect();
             let _ = self.while_mapped(left.clone(), |server| {
                 let left: Vec<PageNumber> = left.into_iter().filter(|page| server.is_bequest(*page)).collect();
@@ -205,17 +263,17 @@ impl Server {
                 Ok(())
             });
         }
+        let mut all = core::mem::take(&mut self.handed_off.pages);
         all.retain(|page, _| self.is_bequest(*page));
-        self.handed_off.0 = all;
+        self.handed_off.pages = all;
     }
 
-    /// Whether somebody maps a page that a principal has left, or is going to.
-    fn is_used(&mut self, page: PageNumber, (principal, record): (u64, (u64, u64))) -> bool {
-        let is_mapped = exposed::page(page).is_some_and(|info| info.references() != 0);
-        is_mapped || record.0 != 0 && self.is_on_its_way(principal, record)
+    /// Whether a process maps a page that a principal has left, or is going to.
+    fn is_used(&mut self, page: PageNumber, left: LeftPage) -> bool {
+        is_mapped(page) || left.record.0 != 0 && self.is_on_its_way(left.principal, left.record)
     }
 
-    /// Whether the record of a description says that somebody refers to it, or is going to. It is one that the principal may read.
+    /// Whether the record of a description says that a process refers to it, or is going to. The principal may read it.
     fn is_on_its_way(&mut self, principal: u64, (page, index): (u64, u64)) -> bool {
         let windows = &mut self.server.mappings;
         let opened = with_key_of(SESSION_SLOT, principal, |key| {
@@ -254,6 +312,10 @@ impl Client {
         }
         Ok(())
     }
+}
+
+fn is_mapped(page: PageNumber) -> bool {
+    exposed::page(page).is_some_and(|info| info.references() != 0)
 }
 
 /// Whether a page is one that a process can leave: an ordinary one that is charged to it.
