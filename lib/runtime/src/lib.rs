@@ -39,6 +39,7 @@ pub mod predicate;
 pub mod syscall;
 pub mod time_slice;
 pub mod transfer;
+pub mod unwind;
 pub mod upcall;
 pub mod vector;
 pub mod window;

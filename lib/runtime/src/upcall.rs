@@ -70,15 +70,20 @@ macro_rules! save {
 }
 
 /// Restores the registers, frees the frame and resumes. RBX holds the area. Another PKRU takes the longer way.
+/// The unwind rule of the entry ends in it.
 macro_rules! resume {
     () => {
-        "mov eax, [rsp + {pkru}]
-         cmp eax, [rbx + {upcall_pkru}]
-         jne {resume_under_keys}
-         pop r15; pop r14; pop r13; pop r12; pop rbp; pop rbx; pop r11; pop r10; pop r9; pop r8
-         pop rdi; pop rsi; pop rdx; pop rcx; pop rax
-         add rsp, 40
-         iretq"
+        concat!(
+            "mov eax, [rsp + {pkru}]
+             cmp eax, [rbx + {upcall_pkru}]
+             jne {resume_under_keys}\n",
+            crate::unwind_end!(200, all),
+            "
+             pop r15; pop r14; pop r13; pop r12; pop rbp; pop rbx; pop r11; pop r10; pop r9; pop r8
+             pop rdi; pop rsi; pop rdx; pop rcx; pop rax
+             add rsp, 40
+             iretq"
+        )
     };
 }
 
@@ -87,6 +92,7 @@ macro_rules! resume {
 pub extern "C" fn upcall_entry() {
     naked_asm!(
         save!(),
+        crate::unwind_begin!(),
         "cld",
         "mov rdi, rsp",
         "mov rbx, rsp",
@@ -137,6 +143,7 @@ pub(crate) extern "C" fn resume_frame_under_keys() {
 #[unsafe(naked)]
 pub extern "C" fn resume() {
     naked_asm!(
+        crate::unwind_begin!(),
         "mov rbx, rsp",
         "and rbx, {mask}",
         resume!(),
@@ -150,6 +157,7 @@ pub extern "C" fn resume() {
 pub extern "C" fn slice_end_entry() {
     naked_asm!(
         save!(),
+        crate::unwind_begin!(),
         "cld",
         "call {give_way}",
         "mov rbx, rsp",

@@ -83,15 +83,19 @@ pub extern "C" fn reflection_entry() {
 /// do goes the way over [`rest`], which saves them first. Behind this RSP is at the frame again.
 macro_rules! call_quickly {
     () => {
-        "push rax; push rax; push rcx; push rdx; push rsi; push rdi; push r8; push r9; push r10; push r11
-         sub rsp, {kept}
-         cld
-         mov rdi, rsp
-         call {call}
-         test eax, eax
-         jnz {rest}
-         add rsp, {kept}
-         pop r11; pop r10; pop r9; pop r8; pop rdi; pop rsi; pop rdx; pop rcx; pop rax"
+        concat!(
+            "push rax; push rax; push rcx; push rdx; push rsi; push rdi; push r8; push r9; push r10; push r11
+             sub rsp, {kept}\n",
+            runtime::unwind_begin!(),
+            "cld
+             mov rdi, rsp
+             call {call}
+             test eax, eax
+             jnz {rest}\n",
+            runtime::unwind_end!(200, keep),
+            "\nadd rsp, {kept}
+             pop r11; pop r10; pop r9; pop r8; pop rdi; pop rsi; pop rdx; pop rcx; pop rax"
+        )
     };
 }
 
@@ -158,6 +162,7 @@ extern "C" fn rest() {
         "mov [rsp + 24], r12",
         "mov [rsp + 32], rbp",
         "mov [rsp + 40], rbx",
+        runtime::unwind_begin!(),
         "mov rdi, rsp",
         "cmp eax, {signals}",
         "ja 3f",
@@ -170,6 +175,7 @@ extern "C" fn rest() {
         "3:",
         "call {whole}",
         "jmp {resume}",
+        runtime::unwind_end!(200, all),
         registers = const left::REGISTERS, deliver_sent = sym deliver_sent,
         signals = const left::SIGNALS, deliver = sym deliver, whole = sym whole, resume = sym upcall::resume,
     )

@@ -10,7 +10,8 @@ use crate::root::{Kind, Root};
 use crate::workspace::Workspace;
 
 /// The image that all processes of ExOS share, and the program that starts ExOS.
-const IMAGES: [&str; 2] = ["exos", "init"];
+const IMAGES: [&str; 2] = ["exos", INIT];
+const INIT: &str = "init";
 
 /// Writes the script and says how to use it. `program` is a path in the root.
 ///
@@ -22,7 +23,8 @@ pub fn prepare(workspace: &Workspace, images: &Images, root: &Root, program: &st
     let copy = folder.join("program");
     let program = write_program(root, program, &copy)?;
     let script = folder.join("script");
-    fs::write(&script, text(images, program.as_deref())).context(script.display())?;
+    fs::write(&script, text(images, program.as_deref(), program.as_deref().is_some_and(is_fixed)))
+        .context(script.display())?;
     answer::remark(format_args!(
         "chitin: the machine waits for a debugger; in another terminal, type:\n    gdb -x {}\n    continue\n",
         script.display()
@@ -42,13 +44,20 @@ fn write_program(root: &Root, program: &str, place: &Path) -> Result<Option<Path
 }
 
 /// Every image is linked at the address where it is loaded, except a program that is position-independent.
-fn text(images: &Images, program: Option<&Path>) -> String {
+/// A program that is not has the addresses of `init`. A breakpoint in it would stop there first, so `init` is left out.
+fn text(images: &Images, program: Option<&Path>, has_own_addresses: bool) -> String {
     let mut text = String::from("set pagination off\nset confirm off\nset architecture i386:x86-64\n");
     text += &format!("file {}\n", images.kernel.display());
-    for file in IMAGES.iter().filter_map(|name| images.file(name)).chain(program) {
+    let loaded = |name: &&&str| !(has_own_addresses && **name == INIT);
+    for file in IMAGES.iter().filter(loaded).filter_map(|name| images.file(name)).chain(program) {
         text += &format!("add-symbol-file {}\n", file.display());
     }
     text + "target remote 127.0.0.1:1234\n"
+}
+
+/// Whether a program is linked at fixed addresses (`ET_EXEC`).
+fn is_fixed(program: &Path) -> bool {
+    fs::read(program).is_ok_and(|bytes| bytes.get(16..18) == Some(&[2, 0]))
 }
 
 #[cfg(test)]
