@@ -21,6 +21,7 @@ mod environment;
 mod event;
 mod force;
 mod free_list;
+mod interface;
 mod interrupt;
 mod kernel;
 mod key;

@@ -136,7 +136,7 @@ impl DeviceBuffer {
         self.length
     }
 
-    fn address(&self, offset: usize, length: usize) -> u64 {
+    pub(crate) fn address(&self, offset: usize, length: usize) -> u64 {
         assert!(offset.checked_add(length).is_some_and(|end| end <= self.length), "outside of the device buffer");
         self.base + offset as u64
     }

@@ -35,6 +35,7 @@ pub mod time_scale;
 pub mod cmos;
 pub mod device_discovery;
 pub mod dma;
+pub mod packet;
 mod pci;
 pub mod random;
 mod registers;
