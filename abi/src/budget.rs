@@ -12,7 +12,7 @@ pub enum Resource {
     Page = 0,
     /// Positions of slice vectors.
     Slice = 1,
-    /// Packet filters.
+    /// Packet filters. What their atoms, conjunctions and shapes may come to follows from the limit.
     Filter = 2,
     /// Pages watched by wakeup predicates.
     Predicate = 3,

@@ -40,7 +40,7 @@ pub enum State {
 pub struct DeviceInfo {
     /// Its [`kind`].
     pub kind: AtomicU64,
-    /// Its number among the devices of its kind: the third component of its name.
+    /// Its number among the devices of its kind: the third component of its name. Network cards count from 1.
     pub number: AtomicU64,
     /// [`State`].
     pub state: AtomicU64,

@@ -73,8 +73,10 @@ errors! {
     Absent = 18, "this machine has no such device or feature";
     /// A count is above the limit of `abi::limits`. Detail: the limit.
     TooMany = 19, "a count is above the limit";
-    /// The object died while it was watched. Detail: its number.
+    /// The object died while it was watched, or before it was named. Detail: its number.
     Gone = 20, "what was watched is gone";
+    /// A filter could take packets of another owner's filter. Detail: the number of that filter.
+    Overlap = 21, "the filter overlaps another owner's filter";
 }
 
 /// A refusal with its detail.

@@ -67,8 +67,14 @@ pub struct KernelInfo {
     pub archive_bytes: AtomicU64,
     /// How often an exposed count would have fallen below zero and became 0: each is a fault of the kernel.
     pub miscounts: AtomicU64,
+    /// Entries of [`crate::packet_filter::FilterInfo`]`[]`; 0: the machine has no network.
+    pub filters: AtomicU64,
+    /// Pages of the code arena, which compiled code of others lies in.
+    pub code_arena_pages: AtomicU64,
+    /// Bytes of it in use.
+    pub code_arena_used: AtomicU64,
     /// Not used.
-    pub unused: [AtomicU64; 34],
+    pub unused: [AtomicU64; 31],
 }
 
 /// What a CPU does, in [`CpuInfo::state`].

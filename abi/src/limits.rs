@@ -32,6 +32,38 @@ pub const DEVICE_PINS: u64 = 256;
 pub const TRANSFER_PATIENCE: u64 = 30_000_000_000;
 /// The same once an environment under enforcement waits for it: from the deadline of the revocation on.
 pub const TRANSFER_PATIENCE_ENFORCED: u64 = 1_000_000_000;
+/// Interfaces: the machine itself, and network cards.
+pub const INTERFACES: usize = 8;
+/// Pages of memory for each page of the code arena, in a machine with a network.
+pub const PAGES_PER_CODE_PAGE: u64 = 128;
+/// Pages of the code arena at least and at most, powers of two.
+pub const CODE_PAGES_LEAST: u64 = 128;
+/// See [`CODE_PAGES_LEAST`].
+pub const CODE_PAGES: u64 = 2048;
+/// Filters for each page of the code arena.
+pub const FILTERS_PER_CODE_PAGE: u64 = 2;
+/// Filters that lie in one another at most.
+pub const FILTER_DEPTH: u64 = 8;
+/// Atoms of one filter.
+pub const FILTER_ATOMS: usize = 128;
+/// Owners of filters that receive something, at one time.
+pub const FILTER_OWNERS: usize = 64;
+/// Tests that a frame is put to at most, whatever filters there are.
+pub const FILTER_SHAPES: usize = 256;
+/// Receive slots of a packet ring, at least.
+pub const RECEIVE_SLOTS_LEAST: u64 = 8;
+/// Receive slots of a packet ring, at most.
+pub const RECEIVE_SLOTS: u64 = 240;
+/// Send slots of a packet ring, at most.
+pub const SEND_SLOTS: u64 = 64;
+/// Bytes of the header of a frame to be sent, at least.
+pub const SEND_HEADER_LEAST: usize = 14;
+/// Bytes of the header of a frame to be sent, at most.
+pub const SEND_HEADER: usize = 128;
+/// Segments of a frame to be sent, beyond its header.
+pub const SEND_SEGMENTS: usize = 43;
+/// Frames that one `packet_send` takes.
+pub const SEND_ROWS: u64 = 16;
 /// Entries of an access list.
 pub const ACCESS_LIST_ENTRIES: usize = 62;
 /// Pages in the private part of an environment area, at least.

@@ -5,8 +5,10 @@
 //! 0xffff_c000_0000_0000  exposed structures, mapped read-only           readable by all
 //!     +0x0000_0000           KernelInfo, one page
 //!     +0x0008_0000           DeviceInfo[]
+//!     +0x000c_0000           InterfaceInfo[], where there is a network
 //!     +0x0010_0000           CpuInfo[]
 //!     +0x0020_0000           SliceInfo[cpu][position]
+//!     +0x3000_0000           FilterInfo[], where there is a network
 //!     +0x4000_0000           EnvironmentInfo[]
 //!     +0x8000_0000           PageInfo[]
 //! 0xffff_8000_0000_0000  direct map of all memory, not executable       kernel only
@@ -32,6 +34,10 @@ pub const EXPOSED: u64 = 0xffff_c000_0000_0000;
 pub const EXPOSED_KERNEL: u64 = EXPOSED;
 /// [`crate::device::DeviceInfo`], [`crate::limits::DEVICES`] of them.
 pub const EXPOSED_DEVICES: u64 = EXPOSED + 0x0008_0000;
+/// [`crate::interface::InterfaceInfo`], [`crate::limits::INTERFACES`] of them, where there is a network.
+pub const EXPOSED_INTERFACES: u64 = EXPOSED + 0x000c_0000;
+/// [`crate::packet_filter::FilterInfo`], [`crate::exposed::KernelInfo::filters`] of them.
+pub const EXPOSED_FILTERS: u64 = EXPOSED + 0x3000_0000;
 /// [`crate::exposed::CpuInfo`], one a CPU.
 pub const EXPOSED_CPUS: u64 = EXPOSED + 0x0010_0000;
 /// [`crate::time_slice::SliceInfo`], `SLICES_PER_CPU` a CPU.

@@ -30,11 +30,13 @@ pub enum PageKind {
     Region = 10,
     /// The boot archive: readable by the first environment.
     Archive = 11,
+    /// The kernel's record of a packet ring.
+    PacketRing = 13,
 }
 
 impl PageKind {
-    /// How many kinds there are.
-    pub const COUNT: u8 = 12;
+    /// The highest number of a kind, plus one.
+    pub const COUNT: u8 = 14;
 
     /// The kind with this number; [`PageKind::Absent`] for a number without one.
     pub const fn from_number(number: u8) -> Self {
@@ -50,6 +52,7 @@ impl PageKind {
             9 => Self::EnvironmentPrivate,
             10 => Self::Region,
             11 => Self::Archive,
+            13 => Self::PacketRing,
             _ => Self::Absent,
         }
     }
@@ -93,7 +96,8 @@ pub struct PageInfo {
     pub neighbours: AtomicU64,
     /// The kernel's count of binding events when this page was last bound or unbound: smaller is longer ago.
     pub last_use: AtomicU64,
-    /// The block of stable storage that the page caches, plus one; 0: none. For a page table or an access list: grows
+    /// The block of stable storage that the page caches, plus one; 0: none. For an ordinary page of a packet ring the
+    /// page of the ring, plus one. For a page table or an access list: grows
     /// whenever somebody sets an entry of it, from 0 on in each generation; what the CPU notes in an entry does not count.
     pub block: AtomicU64,
     /// For a page table with one link: the page of the table above (0..32) and the index in it (32..48).

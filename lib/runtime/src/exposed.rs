@@ -6,10 +6,13 @@
 use abi::device::DeviceInfo;
 use abi::environment::{EnvironmentInfo, State};
 use abi::exposed::{CpuInfo, KernelInfo};
-use abi::limits::{DEVICES, SLICES_PER_CPU};
+use abi::interface::InterfaceInfo;
+use abi::limits::{DEVICES, INTERFACES, SLICES_PER_CPU};
 use abi::memory_map::{
-    EXPOSED_CPUS, EXPOSED_DEVICES, EXPOSED_ENVIRONMENTS, EXPOSED_KERNEL, EXPOSED_PAGES, EXPOSED_SLICES,
+    EXPOSED_CPUS, EXPOSED_DEVICES, EXPOSED_ENVIRONMENTS, EXPOSED_FILTERS, EXPOSED_INTERFACES, EXPOSED_KERNEL,
+    EXPOSED_PAGES, EXPOSED_SLICES,
 };
+use abi::packet_filter::FilterInfo;
 use abi::page::{EIGHTHS_SHIFT, NO_PAGE, ORPHAN, PageInfo, PageKind};
 use abi::time_slice::SliceInfo;
 use abi::{EnvironmentId, PageNumber};
@@ -48,6 +51,20 @@ pub fn device(kind: u64, number: u64) -> Option<(u64, &'static DeviceInfo)> {
     let is_it = |info: &&DeviceInfo| info.kind.load(Acquire) == kind && info.number.load(Acquire) == number;
     let index = devices().iter().position(|info| is_it(&info))?;
     Some((index as u64, &devices()[index]))
+}
+
+/// The records of interfaces; empty where the machine has no network.
+pub fn interfaces() -> &'static [InterfaceInfo] {
+    let count = if kernel().filters.load(Relaxed) == 0 { 0 } else { INTERFACES };
+    // SAFETY: as for `kernel`: the table has so many records where there are records of filters.
+    unsafe { core::slice::from_raw_parts(EXPOSED_INTERFACES as *const InterfaceInfo, count) }
+}
+
+/// The records of filters; empty where the machine has no network.
+pub fn filters() -> &'static [FilterInfo] {
+    let count = kernel().filters.load(Relaxed) as usize;
+    // SAFETY: as for `kernel`: the table has so many records.
+    unsafe { core::slice::from_raw_parts(EXPOSED_FILTERS as *const FilterInfo, count) }
 }
 
 /// Every CPU, from number 0 on.

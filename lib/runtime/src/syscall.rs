@@ -110,6 +110,8 @@ macro_rules! stub {
     (region_read $($rest:tt)*) => { raw! { region_read $($rest)* } };
     (region_write $($rest:tt)*) => { raw! { region_write $($rest)* } };
     (device_submit $($rest:tt)*) => { raw! { device_submit $($rest)* } };
+    (page_become $($rest:tt)*) => { raw! { page_become $($rest)* } };
+    (filter_insert $($rest:tt)*) => { raw! { filter_insert $($rest)* } };
     (channel_send $($rest:tt)*) => { raw! { channel_send $($rest)* } };
     (channel_receive $($rest:tt)*) => { raw! { channel_receive $($rest)* } };
     (entropy_read $($rest:tt)*) => { raw! { entropy_read $($rest)* } };
