@@ -9,6 +9,8 @@
 //! Always: every bit pattern is a value of [`Atom`], and nothing is believed before
 //! [`crate::conjunction`] has checked it. A load that would pass the end of the packet is no match.
 
+pub use abi::packet_filter::Atom;
+
 /// What an atom asks (the values of [`Atom::compare`]).
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,31 +41,6 @@ impl Compare {
         })
     }
 }
-
-/// One atom: 20 bytes, no padding, little-endian like the machine. Fields that a comparison does
-/// not use must be zero, so that they can mean something later.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Atom {
-    /// Which conjunction it belongs to: 0 for the first, then the same or one more.
-    pub conjunction: u8,
-    /// A [`Compare`].
-    pub compare: u8,
-    /// Bytes loaded, most significant first: 1, 2 or 4.
-    pub size: u8,
-    /// For a shift: bits to the left, or to the right when negative.
-    pub shift: i8,
-    /// Where to load, in bytes from the base.
-    pub offset: u32,
-    /// Which bits of the load count.
-    pub mask: u32,
-    /// The value, or the first of the range.
-    pub low: u32,
-    /// The last of the range.
-    pub high: u32,
-}
-
-const _: () = assert!(size_of::<Atom>() == 20 && align_of::<Atom>() == 4);
 
 /// The conjunctions of a flat array, in order, as runs of one number.
 pub fn conjunctions(atoms: &[Atom]) -> impl Iterator<Item = &[Atom]> {

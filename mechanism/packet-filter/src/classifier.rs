@@ -7,7 +7,8 @@
 
 use crate::account::{Account, Quota};
 use crate::atom::{Atom, conjunctions};
-use crate::job::{Job, Phase};
+use crate::conjunction::Conjunction;
+use crate::job::{Bound, Job, Phase};
 use crate::pool::{Linked, Pool};
 use crate::random::Random;
 use crate::refusal::{Reason, Refusal, Resource};
@@ -38,6 +39,17 @@ impl FilterId {
     pub fn serial(self) -> u64 {
         self.serial
     }
+}
+
+/// What a filter must be contained in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parent {
+    /// Nothing.
+    Nothing,
+    /// The packets that this atom holds for. It is not a shift.
+    Atom(Atom),
+    /// An installed filter.
+    Filter(FilterId),
 }
 
 /// A filter's record.
@@ -196,7 +208,16 @@ impl<'a> Classifier<'a> {
     /// # Errors
     /// What can be said without looking at the atoms one by one; nothing has changed.
     pub fn insert(&mut self, owner: u32, atoms: &[Atom]) -> Result<FilterId, Refusal> {
+        self.insert_in(Parent::Nothing, owner, atoms)
+    }
+
+    /// The same for a filter that is contained in something.
+    ///
+    /// # Errors
+    /// As [`Self::insert`], and [`Reason::NoSuchFilter`] about the parent.
+    pub fn insert_in(&mut self, parent: Parent, owner: u32, atoms: &[Atom]) -> Result<FilterId, Refusal> {
         self.check_idle()?;
+        let bound = self.bound(parent)?;
         let count = check_outline(atoms)?;
         let account = self.accounts.get_mut(owner as usize).ok_or(Refusal::whole(Reason::NoSuchOwner))?;
         if self.filters.left() == 0 {
@@ -220,7 +241,22 @@ impl<'a> Classifier<'a> {
             self.filters[next].before = slot;
         }
         self.job.begin(slot, Phase::Check);
+        self.job.bound = bound;
         Ok(self.id(slot))
+    }
+
+    fn bound(&self, parent: Parent) -> Result<Bound, Refusal> {
+        match parent {
+            Parent::Nothing => Ok(Bound::Nothing),
+            Parent::Atom(atom) => {
+                let checked = Conjunction::check(0, &[atom])?;
+                checked.conditions().first().map(|condition| Bound::Condition(*condition)).ok_or(NO_PARENT)
+            }
+            Parent::Filter(filter) if self.is_installed(filter) => {
+                Ok(Bound::Conjunctions(self.filters[filter.slot].first_conjunction))
+            }
+            Parent::Filter(_) => Err(NO_PARENT),
+        }
     }
 
     /// Begins to remove a filter. From now on its packets are no one's: they are dropped until the
@@ -337,6 +373,8 @@ impl<'a> Classifier<'a> {
             && self.accounts.iter().all(|account| account.used == Quota::default())
     }
 }
+
+const NO_PARENT: Refusal = Refusal { conjunction: None, atom: None, reason: Reason::NoSuchFilter };
 
 /// Checks what [`Words`] and [`Pool`] do not.
 fn check_sizes(storage: &Storage<'_>) -> Result<(), Refusal> {

@@ -2,9 +2,10 @@
 
 use crate::classifier::{Classifier, FilterId, Progress, Stage};
 use crate::conjunction::Conjunction;
+use crate::containment::is_contained;
 use crate::edges::Growth;
 use crate::find::{Cursor, Fuel, Place};
-use crate::job::{Phase, Regrowth};
+use crate::job::{Bound, Phase, Regrowth};
 use crate::limit;
 use crate::link::Attachment;
 use crate::overlap::Verdict;
@@ -20,7 +21,7 @@ impl Classifier<'_> {
     pub(crate) fn check_next(&mut self) -> Outcome {
         let filter = self.filters[self.job.filter];
         if self.job.number == filter.conjunctions as usize {
-            return Ok(self.begin_search());
+            return Ok(self.begin_containment());
         }
         let rest = &self.incoming[self.job.atom..filter.atoms as usize];
         let length = rest.iter().take_while(|atom| usize::from(atom.conjunction) == self.job.number).count();
@@ -103,6 +104,55 @@ impl Classifier<'_> {
         structure.words.set_rank(index, rank);
         job.phase = Phase::Check;
         Ok(Progress::Again)
+    }
+
+    fn begin_containment(&mut self) -> Progress {
+        if matches!(self.job.bound, Bound::Nothing) {
+            return self.begin_search();
+        }
+        self.job.conjunction = self.filters[self.job.filter].first_conjunction;
+        self.job.phase = Phase::Contain;
+        self.begin_parent();
+        Progress::Again
+    }
+
+    /// Begins with the first conjunction of the parent.
+    fn begin_parent(&mut self) {
+        if let Bound::Conjunctions(first) = self.job.bound {
+            self.job.against = first;
+        }
+    }
+
+    /// Compares the current conjunction with one after the other of the parent's.
+    pub(crate) fn contain(&mut self, fuel: &mut Fuel) -> Outcome {
+        let Self { structure, job, .. } = self;
+        while job.conjunction != 0 {
+            let Installed { number, next, .. } = structure.conjunctions[job.conjunction];
+            job.pair.new.set(conditions(structure, job.conjunction));
+            let (condition, after) = match job.bound {
+                Bound::Condition(condition) => (Some(condition), 0),
+                _ => (None, structure.conjunctions[job.against].next),
+            };
+            match condition {
+                Some(condition) => job.pair.installed.set(core::iter::once(condition)),
+                None => job.pair.installed.set(conditions(structure, job.against)),
+            }
+            let (inner, outer) = (job.pair.new.conditions(), job.pair.installed.conditions());
+            if is_contained(inner, outer) {
+                job.conjunction = next;
+                if let Bound::Conjunctions(first) = job.bound {
+                    job.against = first;
+                }
+            } else if after == 0 {
+                return Err(Refusal::in_conjunction(number, Reason::NotContained));
+            } else {
+                job.against = after;
+            }
+            if !fuel.spend(12 + (inner.len() * outer.len()) as u32 / 2) {
+                return Ok(Progress::Again);
+            }
+        }
+        Ok(self.begin_search())
     }
 
     fn begin_search(&mut self) -> Progress {

@@ -1,12 +1,13 @@
 //! What is under way, one bounded step at a time.
 //!
-//! Installing: check and intern each conjunction; search for overlaps; then for each conjunction
+//! Installing: check and intern each conjunction; compare it with the parent; search for overlaps; then for each conjunction
 //! find its place, grow a table if it needs one, build, attach, emit code, publish. Removing: for
 //! each conjunction find it, cut it out, emit code, publish, release. A refused installation goes on
 //! as the removal of what was done. Code that runs never changes under it: new pieces
 //! are committed first, then the words that lead to them are set, then old pieces are given back.
 
 use crate::classifier::{Classifier, FilterId, Progress, Stage};
+use crate::condition::Condition;
 use crate::edges::{Edges, Growth};
 use crate::find::{Cursor, Fuel, Place};
 use crate::link::Attachment;
@@ -35,6 +36,8 @@ pub(crate) enum Phase {
     Intern,
     /// Compute its rank.
     Rate,
+    /// Look for what the next conjunction is contained in.
+    Contain,
     /// Look for a conjunction of another owner that might overlap.
     Search,
     /// Decide about the pair found.
@@ -53,6 +56,15 @@ pub(crate) enum Phase {
     Shrink,
     /// Give back what a conjunction used.
     Release,
+}
+
+/// What each conjunction must be contained in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Bound {
+    Nothing,
+    Condition(Condition),
+    /// One of the conjunctions of a filter, from this one on.
+    Conjunctions(u32),
 }
 
 /// A table being replaced, and the one it replaces until that is published.
@@ -87,6 +99,7 @@ pub(crate) struct Job {
     /// Units left for looking for overlaps.
     pub(crate) budget: u32,
     pub(crate) against: u32,
+    pub(crate) bound: Bound,
     pub(crate) witness: Witness,
     pub(crate) refusal: Option<Refusal>,
 }
@@ -111,6 +124,7 @@ impl Job {
             searching: false,
             budget: 0,
             against: 0,
+            bound: Bound::Nothing,
             witness: Witness::EMPTY,
             refusal: None,
         }
@@ -139,6 +153,7 @@ impl Classifier<'_> {
             Phase::Check => self.check_next(),
             Phase::Intern => self.intern(&mut fuel),
             Phase::Rate => self.rate(),
+            Phase::Contain => self.contain(&mut fuel),
             Phase::Search => self.search(&mut fuel),
             Phase::Compare => self.compare(&mut fuel, holds_key),
             Phase::Find => self.find(&mut fuel),

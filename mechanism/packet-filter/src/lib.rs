@@ -9,7 +9,7 @@
 //!
 //! Where things are: the language in `atom`, `builder`, `condition`, `conjunction`; its meaning in [`reference`];
 //! the merged structure in `structure`, `edges`, `record`, `shape`, `find`, `link`, `unlink`, `walk`; overlaps in
-//! `overlap`, `specificity`; machine code in `generate`, `publish`; the order of work in `job`, `install`, `removal`.
+//! `overlap`, `specificity`; filters in filters in `containment`; machine code in `generate`, `publish`; the order of work in `job`, `install`, `removal`.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -22,6 +22,7 @@ mod builder;
 mod classifier;
 mod condition;
 mod conjunction;
+mod containment;
 mod edges;
 mod find;
 mod generate;
@@ -49,7 +50,7 @@ mod words;
 pub use account::{Account, Quota};
 pub use atom::{Atom, Compare, conjunctions};
 pub use builder::{Builder, Size, TooSmall};
-pub use classifier::{Classifier, Filter, FilterId, Match, Patch, Progress};
+pub use classifier::{Classifier, Filter, FilterId, Match, Parent, Patch, Progress};
 pub use overlap::Witness;
 pub use refusal::{Reason, Refusal, Resource};
 pub use shape::Shape;

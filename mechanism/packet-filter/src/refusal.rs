@@ -60,6 +60,8 @@ pub enum Reason {
     NoSuchFilter,
     /// No such owner.
     NoSuchOwner,
+    /// The conjunction is not contained in any conjunction of the parent, or it does not follow atom by atom.
+    NotContained,
     /// The storage given is too small, or larger than [`limit`] allows, in this.
     Storage(Resource),
     /// The filter could accept packets of another owner's filter, and no key for that is held.
@@ -188,6 +190,7 @@ impl Reason {
             Self::Busy => "another insertion or removal is under way; call step until it is done, then try again",
             Self::NoSuchFilter => "no filter has this identifier; it may have been removed",
             Self::NoSuchOwner => "no account has this number",
+            Self::NotContained => "it could accept packets that its parent does not; repeat the parent's atoms in it",
             _ => "refused",
         }
     }

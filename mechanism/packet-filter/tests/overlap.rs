@@ -3,48 +3,10 @@
 mod support;
 
 use packet_filter::{Atom, Builder, Compare, Rank, Reason, Refusal, Size, Sizes, conjunctions, reference};
-use support::{Driver, Memory, Random, cases, seed, small_filter, tcp_filter};
+use support::{Driver, Memory, Random, cases, seed, small_filter, tcp_filter, tiny_filter, tiny_packets};
 
 fn sizes() -> Sizes {
     Sizes::for_filters(4, 16)
-}
-
-/// Atoms about the first two bytes, whose low three bits alone can be anything but zero in a tiny packet.
-fn tiny_filter(random: &mut Random, shifts: bool) -> Vec<Atom> {
-    let mut atoms = Vec::new();
-    for conjunction in 0..1 + random.below(2) as u8 {
-        for _ in 0..1 + random.below(3) {
-            atoms.push(tiny_atom(random, conjunction, shifts));
-        }
-    }
-    atoms
-}
-
-fn tiny_atom(random: &mut Random, conjunction: u8, shifts: bool) -> Atom {
-    let size = 1 + random.below(2) as u8;
-    let offset = random.below(3 - u64::from(size)) as u32;
-    let all = u32::MAX >> (32 - 8 * u32::from(size));
-    let mask = [all, all, all, random.next() as u32 & all][random.below(4) as usize];
-    let value =
-        |random: &mut Random| random.next() as u32 & [0x0303, 0xffff, 0x0300, 0x0003][random.below(4) as usize] & all;
-    let (first, second) = (value(random), value(random));
-    let base =
-        Atom { conjunction, size, offset, mask, low: first.min(second), high: first.max(second), ..Atom::default() };
-    match random.below(if shifts { 6 } else { 5 }) {
-        0 | 1 => Atom { compare: Compare::Equal as u8, low: first & mask, high: 0, ..base },
-        2 => Atom { compare: Compare::NotEqual as u8, low: first & mask, high: 0, ..base },
-        3 => Atom { compare: Compare::Within as u8, ..base },
-        4 => Atom { compare: Compare::Outside as u8, ..base },
-        _ => Atom { compare: Compare::Shift as u8, mask: 1, low: 0, high: 0, ..base },
-    }
-}
-
-/// Every packet of up to three bytes, the third of few values.
-fn tiny_packets() -> impl Iterator<Item = Vec<u8>> {
-    (0..=u16::MAX).flat_map(|word| {
-        let [a, b] = word.to_be_bytes();
-        [0, 1, 2, 3, 255].map(|c| vec![a, b, c]).into_iter().chain([vec![a, b]])
-    })
 }
 
 /// Installs the first for one owner, then offers the second for another without a key.

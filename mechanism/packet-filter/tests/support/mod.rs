@@ -3,8 +3,8 @@
 #![allow(dead_code, unreachable_pub)]
 
 use packet_filter::{
-    Account, Atom, Branch, Builder, Cell, Classifier, Compare, Filter, FilterId, Installed, Match, Patch, Progress,
-    Quota, Rank, Refusal, Shape, Size, Sizes, State, Storage, Tail, conjunctions, limit, reference,
+    Account, Atom, Branch, Builder, Cell, Classifier, Compare, Filter, FilterId, Installed, Match, Parent, Patch,
+    Progress, Quota, Rank, Refusal, Shape, Size, Sizes, State, Storage, Tail, conjunctions, limit, reference,
 };
 
 use std::ops::DerefMut;
@@ -171,6 +171,19 @@ impl<'a, C: CodeMemory> Driver<'a, C> {
         }
     }
 
+    /// The same in something.
+    pub fn insert_in(&mut self, parent: Parent, owner: u32, atoms: &[Atom]) -> Result<FilterId, Refusal> {
+        let id = self.classifier.insert_in(parent, owner, atoms)?;
+        match self.run(&mut |_, _| true) {
+            Some(Progress::Installed(_)) => {
+                self.installed.push((id, owner, atoms.to_vec()));
+                Ok(id)
+            }
+            Some(Progress::Refused(refusal)) => Err(refusal),
+            other => panic!("an insertion ended as {other:?}"),
+        }
+    }
+
     pub fn remove(&mut self, id: FilterId) {
         self.classifier.remove(id).expect("it is installed");
         assert_eq!(self.run(&mut |_, _| false), Some(Progress::Removed(id)));
@@ -290,4 +303,42 @@ pub fn tcp_packet(address: u32, port: u16, header_words: u8) -> Vec<u8> {
     let port_at = 14 + header + 2;
     packet[port_at..port_at + 2].copy_from_slice(&port.to_be_bytes());
     packet
+}
+
+/// Atoms about the first two bytes, whose low three bits alone can be anything but zero in a tiny packet.
+pub fn tiny_filter(random: &mut Random, shifts: bool) -> Vec<Atom> {
+    let mut atoms = Vec::new();
+    for conjunction in 0..1 + random.below(2) as u8 {
+        for _ in 0..1 + random.below(3) {
+            atoms.push(tiny_atom(random, conjunction, shifts));
+        }
+    }
+    atoms
+}
+
+fn tiny_atom(random: &mut Random, conjunction: u8, shifts: bool) -> Atom {
+    let size = 1 + random.below(2) as u8;
+    let offset = random.below(3 - u64::from(size)) as u32;
+    let all = u32::MAX >> (32 - 8 * u32::from(size));
+    let mask = [all, all, all, random.next() as u32 & all][random.below(4) as usize];
+    let value =
+        |random: &mut Random| random.next() as u32 & [0x0303, 0xffff, 0x0300, 0x0003][random.below(4) as usize] & all;
+    let (first, second) = (value(random), value(random));
+    let base =
+        Atom { conjunction, size, offset, mask, low: first.min(second), high: first.max(second), ..Atom::default() };
+    match random.below(if shifts { 6 } else { 5 }) {
+        0 | 1 => Atom { compare: Compare::Equal as u8, low: first & mask, high: 0, ..base },
+        2 => Atom { compare: Compare::NotEqual as u8, low: first & mask, high: 0, ..base },
+        3 => Atom { compare: Compare::Within as u8, ..base },
+        4 => Atom { compare: Compare::Outside as u8, ..base },
+        _ => Atom { compare: Compare::Shift as u8, mask: 1, low: 0, high: 0, ..base },
+    }
+}
+
+/// Every packet of up to three bytes, the third of few values.
+pub fn tiny_packets() -> impl Iterator<Item = Vec<u8>> {
+    (0..=u16::MAX).flat_map(|word| {
+        let [a, b] = word.to_be_bytes();
+        [0, 1, 2, 3, 255].map(|c| vec![a, b, c]).into_iter().chain([vec![a, b]])
+    })
 }
