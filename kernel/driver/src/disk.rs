@@ -14,6 +14,7 @@ use abi::limits::{DEVICES, TRANSFER_PATIENCE, TRANSFER_PIECES};
 use abi::{EnvironmentId, PageNumber};
 use core::sync::atomic::{AtomicU64, Ordering};
 use machine::boot::Boot;
+use machine::boot_memory::BootMemory;
 use machine::dma::{DeviceBuffer, Direction, Part, Pinned, Segment};
 use machine::lock::TurnLock;
 use machine::virtio::{Device, DeviceError, Kind};
@@ -107,6 +108,9 @@ pub struct Disk {
     queue: Virtqueue<&'static mut [Slot]>,
     page: DeviceBuffer,
     requests: &'static mut [Option<Order>],
+    /// Places in `requests`, those that are free at first: so many.
+    places: [u8; REQUESTS],
+    free: usize,
     facts: Facts,
     state: State,
     /// When the reset began.
@@ -122,7 +126,7 @@ static DEADLINE: AtomicU64 = AtomicU64::new(u64::MAX);
 pub fn start(boot: &mut Boot) {
     let mut number = 0;
     while let Some(device) = boot.devices.take(Kind::Block) {
-        match Disk::begin(device, boot) {
+        match Disk::begin(device, &mut boot.memory()) {
             Ok(disk) => {
                 DISKS.lock()[number] = Some(disk);
                 number += 1;
@@ -155,11 +159,16 @@ pub fn check_time(now: u64) {
     DEADLINE.store(next.unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
-/// Resets the disk that has had a page for so long. Called for environments under enforcement.
-pub fn give_up_on(page: PageNumber, now: u64, patience: u64) {
-    for disk in DISKS.lock().iter_mut().flatten() {
-        disk.give_up_on(page, now, patience);
-    }
+/// Disks of the machine.
+pub fn count() -> usize {
+    DISKS.lock().iter().flatten().count()
+}
+
+/// Resets the disk whose turn it is, if it has had a page for so long. Called for environments under enforcement, with
+/// each turn in turn: a look through all disks would be too much for one kernel entry.
+pub fn give_up_on(turn: usize, page: PageNumber, now: u64, patience: u64) {
+    let number = turn % count().max(1);
+    with(number, |disk| disk.give_up_on(page, now, patience));
 }
 
 /// The environment is gone: its requests go on without an owner.
@@ -171,19 +180,29 @@ pub fn disown(environment: EnvironmentId) {
 }
 
 impl Disk {
-    fn begin(mut device: Device, boot: &mut Boot) -> Result<&'static mut Self, DeviceError> {
+    fn begin(mut device: Device, memory: &mut BootMemory<'_>) -> Result<&'static mut Self, DeviceError> {
         let offered = device.start(WANTED)?;
-        let mut memory = boot.memory();
         let slots = memory.slice(ENTRIES, || Slot::EMPTY).ok_or(DeviceError::NoMemory)?;
-        let queue = device.make_queue(QUEUE, &mut memory, slots)?;
-        let page = DeviceBuffer::allocate(&mut memory, 1).ok_or(DeviceError::NoMemory)?;
+        let queue = device.make_queue(QUEUE, memory, slots)?;
+        let page = DeviceBuffer::allocate(memory, 1).ok_or(DeviceError::NoMemory)?;
         let requests = memory.slice(REQUESTS, || None).ok_or(DeviceError::NoMemory)?;
         let facts = facts(&device, offered, queue.room());
         if facts.pieces == 0 {
             return Err(DeviceError::Queue);
         }
         device.go();
-        let mut disk = Some(Self { device, queue, page, requests, facts, state: State::Working, since: 0, resets: 0 });
+        let mut disk = Some(Self {
+            device,
+            queue,
+            page,
+            requests,
+            places: core::array::from_fn(|place| place as u8),
+            free: REQUESTS,
+            facts,
+            state: State::Working,
+            since: 0,
+            resets: 0,
+        });
         let make = || disk.take().expect("one disk is made");
         memory.slice(1, make).and_then(|made| made.first_mut()).ok_or(DeviceError::NoMemory)
     }
@@ -208,8 +227,7 @@ impl Disk {
         if self.state != State::Working {
             return (0, 0);
         }
-        let free = self.requests.iter().filter(|request| request.is_none()).count();
-        (free.min(self.queue.room() / FRAME), self.queue.room().saturating_sub(FRAME))
+        (self.free.min(self.queue.room() / FRAME), self.queue.room().saturating_sub(FRAME))
     }
 
     /// Whether it can take so many requests with so many pieces in all.
@@ -219,7 +237,8 @@ impl Disk {
 
     /// Takes a request, for which there is room. The device learns of it by [`Self::notify`].
     pub fn submit(&mut self, order: Order, pieces: impl ExactSizeIterator<Item = Part>) {
-        let index = self.requests.iter().position(Option::is_none).expect("there is room for the request");
+        self.free = self.free.checked_sub(1).expect("there is room for the request");
+        let index = usize::from(self.places[self.free]);
         let kind = match order.operation {
             operation::READ => TYPE_READ,
             operation::WRITE => TYPE_WRITE,
@@ -290,6 +309,8 @@ impl Disk {
 
     fn ended(&mut self, token: u64, outcome: u64) -> Option<Finished> {
         let order = self.requests[token as usize].take()?;
+        self.places[self.free] = token as u8;
+        self.free += 1;
         Some(Finished { order, outcome })
     }
 
@@ -367,3 +388,6 @@ fn facts(device: &Device, offered: u64, room: usize) -> Facts {
         pieces: segments.min(room.saturating_sub(FRAME)).min(TRANSFER_PIECES),
     }
 }
+
+#[cfg(test)]
+mod tests;

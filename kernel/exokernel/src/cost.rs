@@ -7,6 +7,7 @@
 //! - no kernel entry executes more than `abi::limits::ENTRY_INSTRUCTIONS`, for every batch (FAULTS 153);
 //! - the guest `batched` measures each row at its worst, alone and 64 to a batch, and holds this table to that.
 
+use abi::limits::TRANSFER_PIECES;
 use abi::syscall::number;
 
 /// Instructions that one unit of work stands for.
@@ -107,10 +108,18 @@ pub(crate) const SWEEP_RECORDS: u32 = 36;
 // Disks.
 /// Units of the end of a device pin, beyond what freeing an orphan counts.
 pub(crate) const UNPIN: u32 = 1;
+/// Units of the end of a request beyond its pins: used entry, status byte, status word, counters.
+pub(crate) const REQUEST_END: u32 = 14;
 /// Units of the end of a request at its worst: every page is an orphan. No request is ended with less left.
-pub(crate) const REQUEST_ENDS: u32 = 320;
-/// Units of looking through the requests of an environment that dies.
-pub(crate) const DISOWN: u32 = 50;
+pub(crate) const REQUEST_ENDS: u32 = REQUEST_END + (TRANSFER_PIECES as u32 + 1) * (UNPIN + PAGE_GIVE_UP);
+/// The step by which a disk that was reset begins anew. No request of such a disk is ended with less left.
+pub(crate) const DISK_ANEW: u32 = 350;
+/// Asking a disk what it has done, and writing its record.
+pub(crate) const DISK_LOOK: u32 = 14;
+/// Looking through the requests of a disk: for the oldest, or for those of an environment that dies.
+pub(crate) const DISK_REQUESTS: u32 = 10;
+/// Looking through the descriptors of a disk for a page.
+pub(crate) const DISK_PAGE: u32 = 100;
 
 /// Units of work of one row.
 pub(crate) const fn of_row(row: u64) -> u32 {

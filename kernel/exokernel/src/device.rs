@@ -4,6 +4,7 @@
 //! The exposed record of a device is the state of its binding.
 
 use crate::channel;
+use crate::cost;
 use crate::kernel::{Kernel, Locked, Outcome, lock, refuse};
 use abi::capability::{Capability, DEVICE, Rights};
 use abi::device::{DeviceInfo, State, kind};
@@ -73,6 +74,7 @@ pub(crate) fn interrupted(kernel: &mut Kernel, vector: u64) {
 pub(crate) fn check_time(kernel: &mut Kernel) {
     let now = clock::now();
     if now >= disk::deadline() {
+        kernel.spend(cost::DISK_REQUESTS * disk::count() as u32);
         disk::check_time(now);
         kernel.finish_all_requests();
     }

@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! - an environment has at most `DEVICE_PINS` device pins, each charged to its budget of pins until its request ends
-//!   or it   dies;
+//!   or it dies;
 //! - a page of an environment under enforcement gets no new device pin.
 
 use crate::budget;
@@ -259,19 +259,29 @@ impl Kernel {
         self.settle(page);
     }
 
-    /// Ends the requests that a device has carried out, as many as this entry can; the rest is for the next one.
+    /// Ends the requests that a device has carried out, as many as this entry can. The device's vector, sent to this
+    /// CPU, begins the next entry for the rest.
     pub(crate) fn finish_requests(&mut self, device: usize) {
         let (Some(number), info) = (disk::number_of(device), &exposed::devices()[device]) else { return };
+        self.spend(cost::DISK_LOOK);
         disk::with(number, |disk| disk.acknowledge_interrupt());
+        let is_reset = disk::with(number, |disk| disk.state()) == Some(abi::device::State::Resetting);
+        let step = if is_reset { cost::DISK_ANEW } else { cost::REQUEST_ENDS };
         let mut ended = 0;
-        while self.has_room_for(cost::REQUEST_ENDS) {
+        let is_done = loop {
+            if !self.has_room_for(step) {
+                break false;
+            }
             let finish = |disk: &mut disk::Disk| disk.finish(clock::now(), |pin| self.unpin(pin));
-            let Some(finished) = disk::with(number, finish).flatten() else { break };
+            let Some(finished) = disk::with(number, finish).flatten() else { break true };
+            self.spend(cost::REQUEST_END);
             self.end_request(finished, info);
             ended += 1;
-        }
-        if !self.has_room_for(cost::REQUEST_ENDS) {
+        };
+        if !is_done {
             apic::send(entry::cpu(), device::vector(device));
+        } else if is_reset {
+            self.spend(cost::DISK_ANEW);
         }
         expose_state(number, info);
         if ended > 0 {
@@ -308,7 +318,7 @@ impl Kernel {
     pub(crate) fn disown_requests(&mut self, environment: Environment) {
         let pins = environment.info().device_pins.swap(0, Ordering::AcqRel);
         if pins != 0 {
-            self.spend(cost::DISOWN);
+            self.spend(cost::DISK_REQUESTS * disk::count() as u32);
             disk::disown(EnvironmentId(environment.number().0));
             budget::discharge(environment, Resource::Pin, pins);
         }

@@ -10,6 +10,7 @@
 //! Nobody is asked for what it is sure of, and who is not below its reservation is refused.
 
 use crate::budget;
+use crate::cost;
 use crate::environment::{Environment, first_page};
 use crate::free_list;
 use crate::kernel::{Kernel, Outcome, Stop, refuse};
@@ -34,9 +35,6 @@ const SHORTAGE_DEADLINE: u64 = 10_000_000;
 /// Pages of the owner's list that one step looks at for a victim.
 const CANDIDATES_PER_STEP: usize = 64;
 
-/// Units of work of looking for the request that holds a page.
-const GIVE_UP_ON_DEVICE: u32 = 60;
-
 /// How far the taking of one page has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Taking {
@@ -55,6 +53,8 @@ pub(crate) struct Taking {
     sweeping: bool,
     /// A device still uses a page that was given up.
     in_transit: bool,
+    /// Turn of the disks: which of them is asked about such pages.
+    disk: u8,
     /// Components of the shortest name by which what is open was asked for.
     asked_by: u8,
 }
@@ -70,6 +70,7 @@ impl Taking {
         pending: 0,
         sweeping: false,
         in_transit: false,
+        disk: 0,
         asked_by: 0,
     };
 }
@@ -302,13 +303,14 @@ impl Kernel {
     }
 
     /// An orphan of an environment stays because a device uses it. Past the patience with an environment under
-    /// enforcement the device is reset.
+    /// enforcement the device is reset. Each pass asks another disk.
     pub(crate) fn wait_for_device(&mut self, environment: Environment, page: PageNumber) {
         self.secrets_mut(environment).taking.in_transit = true;
-        self.spend(GIVE_UP_ON_DEVICE);
+        self.spend(cost::DISK_PAGE);
         let (now, deadline) = (clock::now(), environment.info().revocation_deadline.load(Ordering::Relaxed));
         if now >= deadline.saturating_add(TRANSFER_PATIENCE_ENFORCED) {
-            driver::disk::give_up_on(page, now, TRANSFER_PATIENCE_ENFORCED);
+            let turn = usize::from(self.secrets(environment).taking.disk);
+            driver::disk::give_up_on(turn, page, now, TRANSFER_PATIENCE_ENFORCED);
         }
     }
 
@@ -318,6 +320,7 @@ impl Kernel {
         if !taking.in_transit {
             return Taken::Nothing;
         }
+        taking.disk = taking.disk.wrapping_add(1);
         (taking.in_transit, taking.sweeping, taking.cursor) = (false, true, 0);
         Taken::NotYet
     }

@@ -42,6 +42,12 @@ pub struct Pinned {
 }
 
 impl Pinned {
+    /// A pin of a page of [`crate::host_machine`], which has no records.
+    #[cfg(not(target_os = "none"))]
+    pub fn of_host(page: PageNumber) -> Self {
+        Self::new(page).expect("a page of so small a memory has a pin")
+    }
+
     /// The pin of a page whose record counts it.
     pub(crate) fn new(page: PageNumber) -> Option<Self> {
         u32::try_from(page.0 + 1).ok().and_then(NonZeroU32::new).map(|page| Self { page })
@@ -164,7 +170,7 @@ impl DeviceBuffer {
 ///
 /// # Safety
 /// Both ranges are mapped and do not overlap; the destination is the caller's to write.
-unsafe fn copy(to: u64, from: u64, length: usize) {
+pub(crate) unsafe fn copy(to: u64, from: u64, length: usize) {
     // SAFETY: by the caller's promise.
     unsafe {
         asm!(

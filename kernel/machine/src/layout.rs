@@ -29,10 +29,14 @@ pub const STACKS: u64 = 0xffff_ff80_0000_0000;
 pub const IMAGE: u64 = abi::memory_map::KERNEL_IMAGE;
 
 /// Virtual address of a physical address in the direct map.
+#[cfg(target_os = "none")]
 pub const fn direct(physical: u64) -> u64 {
     assert!(physical < PHYSICAL_LIMIT);
     DIRECT_MAP + physical
 }
+
+#[cfg(not(target_os = "none"))]
+pub use crate::host_machine::direct;
 
 /// Largest multiple of `alignment` (a power of two) not above `address`.
 pub const fn align_down(address: u64, alignment: u64) -> u64 {

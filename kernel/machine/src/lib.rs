@@ -35,6 +35,8 @@ pub mod time_scale;
 pub mod cmos;
 pub mod device_discovery;
 pub mod dma;
+#[cfg(not(target_os = "none"))]
+pub mod host_machine;
 pub mod packet;
 mod pci;
 pub mod random;

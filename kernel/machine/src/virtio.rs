@@ -163,9 +163,15 @@ impl Device {
 
     /// Resets it and agrees on those of the wanted features that it has; returns them.
     pub fn start(&mut self, wanted: u64) -> Result<u64, DeviceError> {
+        self.start_choosing(|_| wanted)
+    }
+
+    /// The same, where what is wanted depends on what is offered.
+    pub fn start_choosing(&mut self, wanted: impl FnOnce(u64) -> u64) -> Result<u64, DeviceError> {
         self.reset()?;
         self.set_status(STATUS_ACKNOWLEDGE | STATUS_DRIVER);
-        let features = self.offered() & (wanted | FEATURE_VERSION_1);
+        let offered = self.offered();
+        let features = offered & (wanted(offered) | FEATURE_VERSION_1);
         if features & FEATURE_VERSION_1 == 0 {
             return Err(DeviceError::Features);
         }

@@ -19,6 +19,8 @@ pub const ENTRIES: usize = 64;
 const DESCRIPTOR_BYTES: u64 = 16;
 const FLAG_NEXT: u64 = 1;
 const FLAG_DEVICE_WRITES: u64 = 2;
+/// Flag of the used ring.
+const FLAG_NO_NOTIFY: u16 = 1;
 const NONE: u16 = u16::MAX;
 /// Entries of any queue at most (virtio 1.2, section 2.7).
 const MOST_ENTRIES: usize = 1 << 15;
@@ -90,6 +92,8 @@ pub struct Virtqueue<S = [Slot; ENTRIES]> {
     available: u16,
     used: u16,
     chains_out: u16,
+    /// Descriptors below this are heads of no chain that is out: [`Self::take_back`] looks from here.
+    taken_back: u16,
 }
 
 impl<S: BorrowMut<[Slot]>> Virtqueue<S> {
@@ -112,6 +116,7 @@ impl<S: BorrowMut<[Slot]>> Virtqueue<S> {
             available: 0,
             used: 0,
             chains_out: 0,
+            taken_back: 0,
         };
         queue.clear();
         queue
@@ -128,7 +133,7 @@ impl<S: BorrowMut<[Slot]>> Virtqueue<S> {
             *slot = Slot { next, ..Slot::EMPTY };
         }
         (self.first_free, self.free) = (0, self.entries);
-        (self.available, self.used, self.chains_out) = (0, 0, 0);
+        (self.available, self.used, self.chains_out, self.taken_back) = (0, 0, 0, 0);
     }
 
     /// Entries.
@@ -197,6 +202,18 @@ impl<S: BorrowMut<[Slot]>> Virtqueue<S> {
         fence(Ordering::SeqCst);
     }
 
+    /// Asks the device for no interrupts of this queue, or for interrupts again: a hint. What the device has done
+    /// meanwhile must be taken after it was asked again.
+    pub fn suppress_interrupts(&self, suppress: bool) {
+        self.word16(self.layout.available).store(u16::from(suppress), Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Whether the device wants to be notified of chains.
+    pub fn wants_notification(&self) -> bool {
+        self.word16(self.layout.used).load(Ordering::Relaxed) & FLAG_NO_NOTIFY == 0
+    }
+
     /// Takes back a chain that the device is done with; `ended` gets the pins of its pages.
     pub fn take(&mut self, ended: impl FnMut(Pinned)) -> Result<Option<Completion>, Broken> {
         let index = self.word16(self.layout.used + 2).load(Ordering::Acquire);
@@ -224,9 +241,14 @@ impl<S: BorrowMut<[Slot]>> Virtqueue<S> {
         Ok(Some(Completion { token, length }))
     }
 
-    /// Takes back any chain that the device has, which must have been reset: its token.
+    /// Takes back any chain that the device has, which must have been reset: its token. Until the queue is cleared it
+    /// takes no chain.
     pub(crate) fn take_back(&mut self, ended: impl FnMut(Pinned)) -> Option<u64> {
-        let head = self.slots.borrow().iter().take(usize::from(self.entries)).position(|slot| slot.out)? as u16;
+        let from = usize::from(self.taken_back);
+        let slots = &self.slots.borrow()[from..usize::from(self.entries)];
+        let found = slots.iter().position(|slot| slot.out);
+        self.taken_back = found.map_or(self.entries, |index| (from + index) as u16);
+        let head = found.map(|_| self.taken_back)?;
         let token = self.slot(head).token;
         self.free_chain(head, ended);
         Some(token)

@@ -37,6 +37,7 @@ guest! {
     Here fault_76_the_owner_dies_in_flight;
     Here fault_76_force_ends_no_device_pin;
     Here fault_75_a_device_that_is_too_slow_for_a_revocation_is_reset;
+    Here an_environment_under_enforcement_gets_no_device_pin;
     Here rows_that_make_no_sense;
     Here bindings_that_make_no_sense;
     Here what_a_disk_cannot;
@@ -55,6 +56,8 @@ const BAD_SECTOR: u64 = 100;
 const WORDS: usize = PAGE_SIZE as usize / 8;
 /// Status word of a child that says how its submission came out: 1 for done, else 2.
 const SUBMITTED: usize = 20;
+/// Status word of a child: the number of the error that it was refused with.
+const REFUSED: usize = 21;
 
 /// Pages of this program's, mapped.
 struct Buffer {
@@ -417,6 +420,40 @@ fn fault_75_a_device_that_is_too_slow_for_a_revocation_is_reset(world: &World) -
     world.pages_add_up()?;
     statuses.free()?;
     buffer.free()
+}
+
+/// Reads from the disk until that is refused.
+extern "C" fn submit_until_refused(device: u64) {
+    let refused = || -> Result<Error, String> {
+        let (statuses, buffer) = (Buffer::new(1)?, Buffer::new(1)?);
+        loop {
+            Area::current().status(SUBMITTED).store(1, SeqCst);
+            match submit(KeyIndex(5), device, &[row(READ, 0, buffer.pages[0], (statuses.pages[0], 0))]) {
+                Err(Failure { error: Error::Exhausted | Error::TooMany, .. }) | Ok(_) => time_slice::yield_now(),
+                Err(failure) => return Ok(failure.error),
+            }
+        }
+    };
+    let error = refused().map_or(u64::MAX, |error| error as u64);
+    Area::current().status(REFUSED).store(error, SeqCst);
+    loop {
+        time_slice::yield_now();
+    }
+}
+
+fn an_environment_under_enforcement_gets_no_device_pin(world: &World) -> Outcome {
+    let child = user(world, submit_until_refused)?;
+    wait_for_submission(&child)?;
+    check!(child::status(&child, REFUSED) == 0, "refused before anything was asked back");
+    granted!(syscall::revocation_request(KEY, child.number, Resource::Page as u64, 1, clock::now()));
+    check!(eventually(|| child::status(&child, REFUSED) != 0), "the child goes on submitting");
+    let error = child::status(&child, REFUSED);
+    check!(error == Error::OverBudget as u64, "it was refused with error {error}");
+    granted!(child.destroy());
+    let (_, slow) = disk(SLOW)?;
+    check!(eventually(|| slow.room.load(Acquire) as u32 == 64), "the slow disk does not come to an end");
+    no_pins()?;
+    world.pages_add_up()
 }
 
 fn rows_that_make_no_sense(_: &World) -> Outcome {
