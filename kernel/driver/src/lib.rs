@@ -11,6 +11,7 @@ mod chacha20;
 pub mod console;
 pub mod disk;
 pub mod entropy;
+pub mod network;
 mod port_control;
 pub mod wall_clock;
 
@@ -23,6 +24,7 @@ pub fn start(boot: &mut Boot) {
         boot.features.bits |= feature::HOST_CHANNEL;
     }
     disk::start(boot);
+    network::start(boot);
     if entropy::start(boot) {
         boot.features.bits |= feature::ENTROPY;
     }
