@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use super::{Accelerator, Board, Cpu, Disk, Machine};
+use super::{Accelerator, Board, Cpu, Disk, Link, Machine, NetworkCard};
 
 pub const PROGRAM: &str = "qemu-system-x86_64";
 
@@ -26,8 +26,9 @@ pub fn flags(machine: &Machine) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     let mut add = |words: &[&str]| all.extend(words.iter().map(|word| (*word).to_owned()));
     add(&["-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"]);
-    if !machine.disks.is_empty() {
-        // The firmware leaves disks alone that are not in its list: it would take memory in which the boot archive
+    let is_alone = machine.disks.is_empty() && machine.networks.is_empty();
+    if !is_alone {
+        // The firmware leaves devices alone that are not in its list: it would take memory in which the boot archive
         // lies.
         add(&["-boot", "strict=on"]);
     }
@@ -36,8 +37,9 @@ pub fn flags(machine: &Machine) -> Vec<String> {
     add(&["-smp", &machine.cpus.to_string(), "-m", &format!("{}M", machine.memory)]);
     add(&["-device", DEBUG_EXIT]);
     if machine.instruction_count {
-        // A disk takes time of the host: a clock that jumps while the machine is idle would let every request time out.
-        add(&["-icount", if machine.disks.is_empty() { "shift=0,sleep=off" } else { "shift=0,sleep=on" }]);
+        // A device takes time of the host: a clock that jumps while the machine is idle would let every request time
+        // out.
+        add(&["-icount", if is_alone { "shift=0,sleep=off" } else { "shift=0,sleep=on" }]);
     }
     if machine.debugger {
         add(&["-S", "-gdb", "tcp:127.0.0.1:1234"]);
@@ -68,6 +70,9 @@ pub fn arguments(machine: &Machine, places: &Places) -> Vec<OsString> {
     for (number, disk) in machine.disks.iter().enumerate() {
         let device = format!("{},drive=disk{number},werror=report,rerror=report", disk_device(machine.board));
         all.extend(["-drive".into(), drive(number, disk), "-device".into(), device.into()]);
+    }
+    for (number, card) in machine.networks.iter().enumerate() {
+        all.extend(network_card(machine.board, number, card));
     }
     if let Some(plugin) = &machine.plugin {
         let mut value = in_list(plugin.file.as_os_str());
@@ -113,6 +118,34 @@ fn disk_device(board: Board) -> &'static str {
         Board::Q35 => "virtio-blk-pci,disable-legacy=on",
         Board::Microvm => "virtio-blk-device",
     }
+}
+
+/// Both sides of a network card, without virtio's old register layout and without a program for the firmware.
+fn network_card(board: Board, number: usize, card: &NetworkCard) -> Vec<OsString> {
+    let mut link = OsString::new();
+    match &card.link {
+        Link::User => link.push("user"),
+        Link::Tap(name) => link.push(format!("tap,ifname={name},script=no,downscript=no,vhost=off")),
+        Link::Wire(socket) => {
+            link.push("stream,server=off,addr.type=unix,addr.path=");
+            link.push(in_list(socket.as_os_str()));
+        }
+    }
+    link.push(format!(",id=net{number}"));
+    let [first, second, third, fourth, fifth, sixth] = card.address;
+    let address = format!("{first:02x}:{second:02x}:{third:02x}:{fourth:02x}:{fifth:02x}:{sixth:02x}");
+    let kind = match board {
+        Board::Q35 => "virtio-net-pci,disable-legacy=on,romfile=",
+        Board::Microvm => "virtio-net-device",
+    };
+    let device = format!("{kind},netdev=net{number},mac={address}");
+    let mut all = vec!["-netdev".into(), link, "-device".into(), device.into()];
+    if let Some(file) = &card.packets {
+        let mut dump = OsString::from(format!("filter-dump,id=packets{number},netdev=net{number},file="));
+        dump.push(in_list(file.as_os_str()));
+        all.extend(["-object".into(), dump]);
+    }
+    all
 }
 
 /// A value in a list of options: a comma in it is written twice.

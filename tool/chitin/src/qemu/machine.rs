@@ -49,6 +49,27 @@ pub struct Disk {
     pub bad_sector: Option<u64>,
 }
 
+/// The host's side of a network card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// QEMU's own network, from which connections go out as the user's.
+    User,
+    /// A tap of the host.
+    Tap(String),
+    /// A Unix socket at which the other side listens. Each frame goes with its length before it.
+    Wire(PathBuf),
+}
+
+/// A network card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkCard {
+    pub link: Link,
+    /// Its address on the link.
+    pub address: [u8; 6],
+    /// The file that gets all its frames, in the format of pcap.
+    pub packets: Option<PathBuf>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
     pub board: Board,
@@ -66,6 +87,7 @@ pub struct Machine {
     pub plugin: Option<Plugin>,
     /// Disks, the first is /dev/vda.
     pub disks: Vec<Disk>,
+    pub networks: Vec<NetworkCard>,
     /// The socket at which the emulator takes commands (QMP).
     pub monitor: Option<PathBuf>,
 }
@@ -83,6 +105,7 @@ impl Default for Machine {
             command_line: String::new(),
             plugin: None,
             disks: Vec::new(),
+            networks: Vec::new(),
             monitor: None,
         }
     }

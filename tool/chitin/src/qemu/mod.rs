@@ -8,5 +8,5 @@ mod running;
 
 pub use accelerator::{Accelerator, AcceleratorChoice};
 pub use arguments::{PROGRAM, flags};
-pub use machine::{Board, Cpu, Disk, Machine, Plugin};
+pub use machine::{Board, Cpu, Disk, Link, Machine, NetworkCard, Plugin};
 pub use running::{Files, Running, Stop};

@@ -6,6 +6,7 @@ mod console;
 mod debugger;
 mod disk;
 mod memory;
+mod network;
 mod options;
 mod share;
 mod share_back;
@@ -65,7 +66,10 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
         debugger::prepare(workspace, &images, &root, &program)?;
     }
     let disks = disk::open_all(&options.disk)?;
+    // Runs that count instructions repeat exactly: their cards have the same addresses in each.
+    let seed = if options.icount { 0 } else { std::process::id() };
     let machine = Machine {
+        networks: network::cards(&options.network, options.packets.as_deref(), seed)?,
         disks: disks.iter().map(|locked| locked.disk.clone()).collect(),
         ..machine(workspace, options, memory, &images)?
     };

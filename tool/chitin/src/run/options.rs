@@ -8,6 +8,7 @@ use crate::qemu::AcceleratorChoice;
 use crate::size;
 
 use super::disk;
+use super::network;
 use super::share::{self, Share};
 
 #[derive(Clone, Debug, Args)]
@@ -41,6 +42,13 @@ pub struct Options {
     /// missing
     #[arg(long, value_name = "FILE[:SIZE]", value_parser = disk::parse)]
     pub disk: Vec<disk::Wanted>,
+    /// Give the machine a network card, once for each card (default: none; programs of ExOS cannot use one yet). user:
+    /// QEMU's own network. tap:NAME: a tap of the host. wire:SOCKET: a Unix socket at which the other side listens
+    #[arg(long, value_name = "KIND", value_parser = network::parse)]
+    pub network: Vec<network::Wanted>,
+    /// Write all frames of the network card into FILE, in the format of pcap; of the second card into FILE-2
+    #[arg(long, value_name = "FILE")]
+    pub packets: Option<PathBuf>,
     /// Memory of the machine, such as 64M or 2G (default: 256M, or what the root needs)
     #[arg(short, long, value_name = "SIZE", value_parser = size::mebibytes)]
     pub memory: Option<u64>,
