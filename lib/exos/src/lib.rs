@@ -14,6 +14,7 @@ pub mod address_map;
 #[cfg(target_os = "none")]
 pub mod budget;
 pub mod descriptor;
+pub mod disk;
 #[allow(unsafe_code, reason = "the gate is assembly")]
 pub mod entry;
 pub mod errno;

@@ -2,6 +2,7 @@
 
 use super::file_ops::FileOps;
 use super::open_file::OpenFile;
+use crate::disk::block_device::BlockDevice;
 use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::hw::usercopy;
@@ -44,6 +45,8 @@ pub enum Object {
     Terminal(Terminal),
     /// A device that the library plays, and its node, which the description holds.
     Device(Device, u64),
+    /// A disk, whose node the description holds.
+    Disk(BlockDevice),
     /// Whatever brings its own table of operations.
     Other(Arc<dyn FileOps>),
     /// A text that was made when it was opened, such as a file of `/proc`.
@@ -195,6 +198,7 @@ impl Object {
     pub fn node(&self) -> Option<u64> {
         match self {
             Self::File { node } | Self::Directory { node } | Self::Device(_, node) => Some(*node),
+            Self::Disk(disk) => Some(disk.node),
             Self::Pipe(pipe, _) => Some(pipe.node).filter(|node| *node != 0),
             Self::Terminal(terminal) => terminal.node(),
             Self::Other(other) => other.node(),
@@ -239,7 +243,15 @@ impl Object {
 
     /// Whether reads and writes have a place.
     pub const fn is_seekable(&self) -> bool {
-        matches!(self, Self::File { .. } | Self::Directory { .. } | Self::Device(..) | Self::Text(_) | Self::Listing(_))
+        matches!(
+            self,
+            Self::File { .. }
+                | Self::Directory { .. }
+                | Self::Device(..)
+                | Self::Disk(_)
+                | Self::Text(_)
+                | Self::Listing(_)
+        )
     }
 
     /// Whether `lseek` does nothing, and is right all the same: on what has no file in any file system (eventfd, epoll, inotify, …).
@@ -277,6 +289,7 @@ impl OpenFile {
             Object::Terminal(terminal) => terminal.read(to, count, self.is_nonblocking()),
             Object::Console(_) => Ok(0),
             Object::Device(device, _) => read_device(*device, to, count),
+            Object::Disk(disk) => self.read_at(place, |at| disk.read(at, to, count, self.is_direct())),
             Object::Other(other) => other.read(self, to, count),
             Object::Text(text) => match crate::procfs::read_error(&text.path) {
                 Some(error) => Err(error),
@@ -311,10 +324,33 @@ impl OpenFile {
             Object::Terminal(terminal) => terminal.write(from, count, self.is_nonblocking()),
             Object::Device(Device::Full, _) => Err(Errno::ENOSPC),
             Object::Device(..) => Ok(count),
+            Object::Disk(disk) => {
+                self.write_disk(place, count, |at, count| disk.write(at, from, count, self.is_direct()))
+            }
             Object::Other(other) => other.write(self, from, count),
             Object::Directory { .. } | Object::Listing(_) => Err(Errno::EISDIR),
             Object::Text(text) => crate::procfs::write(&text.path, from, count),
         }
+    }
+
+    fn is_direct(&self) -> bool {
+        self.flags() & linux::O_DIRECT != 0
+    }
+
+    /// Writes to a disk at `place`, or at the offset, as far as the process's limit for files allows.
+    fn write_disk(&self, place: Option<u64>, count: u64, write: impl FnOnce(u64, u64) -> Result<u64>) -> Result<u64> {
+        let _offset = if place.is_none() { self.hold_offset() } else { None };
+        let at = place.unwrap_or_else(|| self.offset());
+        let done = write(at, count)?;
+        if place.is_none() {
+            self.set_offset(at + done);
+        }
+        if self.flags() & (linux::O_DSYNC | linux::O_SYNC) != 0
+            && let Object::Disk(disk) = &self.object
+        {
+            disk.flush()?;
+        }
+        Ok(done)
     }
 
     /// Writes bytes of ExOS itself, all of them unless an error comes.
@@ -327,6 +363,9 @@ impl OpenFile {
             Object::Terminal(terminal) => terminal.write_bytes(bytes, self.is_nonblocking()),
             Object::Device(Device::Full, _) => Err(Errno::ENOSPC),
             Object::Device(..) => Ok(bytes.len() as u64),
+            Object::Disk(disk) => {
+                self.write_disk(None, bytes.len() as u64, |at, count| disk.write_bytes(at, &bytes[..count as usize]))
+            }
             _ => Err(Errno::EINVAL),
         }
     }

@@ -8,6 +8,7 @@ use super::object::{Device, Object};
 use super::open_file::OpenFile;
 use super::socket::{Kind, Socket};
 use super::timerfd::Timer;
+use crate::disk::block_device::BlockDevice;
 use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::pipe::{Pipe, Side};
@@ -42,6 +43,7 @@ const TERMINAL: u64 = 10;
 const MASTER: u64 = 11;
 const OUTPUT: u64 = 12;
 const INTERNET: u64 = 13;
+const DISK: u64 = 14;
 
 const SIDES: [Side; 3] = [Side::Read, Side::Write, Side::Both];
 const KINDS: [Kind; 3] = [Kind::Stream, Kind::Datagram, Kind::Packets];
@@ -105,6 +107,7 @@ fn kind_of(object: &Object) -> Result<[u64; 5]> {
         Object::File { .. } => [FILE, 0, 0, 0, 0],
         Object::Directory { .. } => [DIRECTORY, 0, 0, 0, 0],
         Object::Device(device, _) => [DEVICE, index_in(&DEVICES, device), 0, 0, 0],
+        Object::Disk(disk) => [DISK, disk.number, 0, 0, 0],
         Object::Pipe(pipe, side) if pipe.node == 0 => [PIPE, index_in(&SIDES, side), pipe.pages()[0].0, 0, 0],
         Object::Pipe(_, side) => [FIFO, index_in(&SIDES, side), 0, 0, 0],
         Object::Terminal(terminal) => match terminal.node() {
@@ -181,6 +184,7 @@ fn open_object([_, _, kind, node, a, b, c, d, voucher]: [u64; WORDS]) -> Result<
         FILE => Object::File { node },
         DIRECTORY => Object::Directory { node },
         DEVICE => Object::Device(DEVICES[at(a, DEVICES.len())], node),
+        DISK => Object::Disk(BlockDevice { node, number: a }),
         PIPE => Object::Pipe(Pipe::open_by_first(&mut process().mappings.lock(), first, key)?, side),
         FIFO => Object::Pipe(Pipe::open_fifo(node)?, side),
         CONSOLE => {

@@ -2,6 +2,7 @@
 //! and the pointer to the process. The safe faces of these are what the rest of ExOS is written against.
 
 pub mod current;
+pub mod disk;
 pub mod env_create;
 pub mod fpu;
 pub mod header;

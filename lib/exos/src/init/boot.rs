@@ -6,6 +6,7 @@
 
 use super::{command, cpio, first_process, status_page};
 use crate::address_map::{PAGE_SIZE, SHOWN};
+use crate::hw::disk;
 use crate::hw::env_create::map;
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::hw::page_tables::{TableEditor, link_fresh};
@@ -21,6 +22,7 @@ use crate::terminal::{Screen, Terminal};
 use abi::boot::{COMMAND, EXOS};
 use abi::budget::Resource;
 use abi::capability::{DEVICE, HOST_CHANNEL, Rights};
+use abi::device::kind;
 use abi::memory_map::LIBRARY_BASE;
 use abi::page_table::MapRow;
 use alloc::boxed::Box;
@@ -283,11 +285,28 @@ fn make_server(
     builder.function(main_loop::run, core::ptr::from_ref(state) as u64);
     // It draws what it needs beside that: see `server::allowance`.
     builder.budget(Resource::Page, reserve);
+    let has_disks = disk::find(0).is_some();
+    if has_disks {
+        builder.budget(Resource::Pin, abi::limits::DEVICE_PINS);
+    }
     let child = refused("the server", builder.create())?;
     refused("the server's key", key::grant(session, Rights::ALL, child.number, SESSION_SLOT))?;
+    if has_disks {
+        refused("the server's key to disks", grant_disks(child.number))?;
+    }
     // A slice of its own, so that a call whose client died is finished.
     refused("the server's slice", child.run(0, runtime::time_slice::ANY_POSITION))?;
     Ok((child.number, state, zero.public))
+}
+
+/// A key that opens every disk.
+fn grant_disks(to: EnvironmentId) -> Result<(), runtime::Failure> {
+    let device = key::derive(KeyIndex::FIRST, Rights::ALL, DEVICE)?;
+    let disks = key::derive(device, Rights::ALL, kind::DISK);
+    key::discard(device)?;
+    let disks = disks?;
+    key::grant(disks, Rights::ALL, to, disk::DISK_KEY)?;
+    key::discard(disks)
 }
 
 /// The environment that holds the budget nobody uses: it never runs. The session keeps a reserve of its own.

@@ -4,6 +4,7 @@
 //! and `sizes` about its memory, `mounts` about mounts, `namespaces` about name spaces; `ask` has another process's library make what only that one knows.
 
 mod cpuinfo;
+mod disks;
 mod machine_files;
 mod maps;
 mod mounts;

@@ -1,6 +1,6 @@
 //! Files of `/proc` that tell of the whole machine.
 
-use super::{cpuinfo, mounts, net};
+use super::{cpuinfo, disks, mounts, net};
 use crate::address_map::LEAST_ADDRESS;
 use crate::hw::current::process;
 use crate::hw::entropy;
@@ -92,8 +92,7 @@ pub(super) fn text(parts: &[&str]) -> Option<String> {
         ["version"] => String::from("Linux version 6.1.0-chitin (chitin) #1 Chitin ExOS\n"),
         ["filesystems"] => Kind::ALL.iter().map(|(_, name, _)| format!("nodev\t{name}\n")).collect(),
         ["devices"] => devices(),
-        // There are no disks yet.
-        ["diskstats"] => String::new(),
+        ["diskstats"] => disks::statistics(),
         ["net", name] => net::text(name)?,
         ["mounts"] => mounts::mounts(&mounts::mountinfo()),
         ["mountinfo"] => mounts::mountinfo(),
@@ -117,7 +116,7 @@ pub(super) fn text(parts: &[&str]) -> Option<String> {
             String::from_utf8_lossy(&lines).into_owned()
         }
         ["sysvipc", kind] => objects(kind)?,
-        ["partitions"] => String::from("major minor  #blocks  name\n\n"),
+        ["partitions"] => disks::partitions(),
         ["swaps"] => String::from("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"),
         ["sys", "kernel", "cap_last_cap"] => String::from("40\n"),
         ["sys", "kernel", "ngroups_max"] => String::from("65536\n"),
@@ -264,7 +263,7 @@ fn devices() -> String {
         (device::SLAVE_MAJOR, "pts"),
     ];
     let lines: String = majors.iter().map(|(major, name)| format!("{major:3} {name}\n")).collect();
-    format!("Character devices:\n{lines}\nBlock devices:\n")
+    format!("Character devices:\n{lines}\nBlock devices:\n{}", disks::driver())
 }
 
 /// The System V objects of a kind, as the server tells them, below a line that names the columns.

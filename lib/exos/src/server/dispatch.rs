@@ -10,6 +10,7 @@ use super::pty::PseudoTerminal;
 use super::shared_text_tables::SharedTextTables;
 use super::socket_names::NamedSocket;
 use super::sysv_ipc::Ipc;
+use crate::disk::raw::RawDisks;
 use crate::errno::{Errno, Result};
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::hw::page_store::PageStore;
@@ -87,6 +88,8 @@ pub struct FileServer {
     pub ipc: Ipc,
     /// Internet sockets; none before the first one.
     pub(super) internet: Option<Box<Internet>>,
+    /// What it reads and writes of raw disks; nothing before the first request.
+    pub(crate) raw: Option<Box<RawDisks>>,
     /// What processes ask each other.
     pub(super) requests: RequestQueue,
     /// The keys of users.
@@ -100,14 +103,14 @@ pub struct FileServer {
 }
 
 /// What an operation answers: up to five words.
-pub(super) type Answer = [u64; 5];
+pub(crate) type Answer = [u64; 5];
 /// An answer, or the way out of the file system.
 pub(super) enum Outcome {
     Done(Answer),
     LeavesFs(Location, Vec<u8>),
 }
 
-pub(super) const NOTHING: Answer = [0; 5];
+pub(crate) const NOTHING: Answer = [0; 5];
 
 impl From<Answer> for Outcome {
     fn from(answer: Answer) -> Self {
@@ -180,11 +183,12 @@ impl FileServer {
             Request::TakeReply => self.take_answer(caller, a, b).map(Outcome::Done),
             Request::MakeWatcher => self.make_watcher(caller, who).map(Outcome::Done),
             Request::Watch => self.watch(caller, who, a, b as u32, [c, d]),
-            Request::Unwatch | Request::TakeEvents | Request::EventsWaiting => {
+            Request::Disk | Request::Unwatch | Request::TakeEvents | Request::EventsWaiting => {
                 self.perform_on_node(caller, operation, a, [b, c, d, e]).map(Outcome::Done)
             }
             Request::MakeInternetSocket => self.make_internet_socket(caller, who, [a, b, c]).map(Outcome::Done),
             Request::InternetSocket => self.on_internet_socket(caller, a, b, [c, d, e]).map(Outcome::Done),
+            Request::SyncDisk => self.sync_disk(caller, a, b).map(Outcome::Done),
             Request::AcceptOffer => self.accept_offer(caller, a).map(Outcome::Done),
             Request::Listen => self.listens(caller, a).map(Outcome::Done),
             Request::Unnamed => self.on_path(caller, who, a, FOLLOW | EMPTY_PATH, d, |server, directory| {
@@ -249,6 +253,7 @@ impl FileServer {
                 Ok([self.left_pages_mapped(), 0, 0, 0, 0])
             }
             Request::Lock => self.lock(caller, node, words),
+            Request::Disk => self.disk(caller, handle, words),
             Request::Fifo => self.fifo(caller, node),
             Request::Unwatch => self.tree.watches.remove(node, b as i32).map(|()| NOTHING),
             Request::TakeEvents => self.take_events(caller, node, b),
@@ -717,7 +722,7 @@ impl FileServer {
         Ok(())
     }
 
-    pub(super) fn window(&self, caller: u64) -> Result<Mapping> {
+    pub(crate) fn window(&self, caller: u64) -> Result<Mapping> {
         self.clients.get(&caller).and_then(|client| client.window.clone()).ok_or(Errno::EPERM)
     }
 

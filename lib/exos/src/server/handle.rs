@@ -1,8 +1,9 @@
 //! What a client holds: a node as it is seen through a mount, and what may be done with it. Pure.
 //!
-//! A handle is a word that the server gives out when it opens something and believes only from who holds it. Files and
-//! directories bear the rights that they were opened with; everything else bears none, so that all who have a FIFO or a
-//! terminal open have the same word for it.
+//! A handle is a word that the server gives out when it opens something and believes only from who holds it.
+//!
+//! Files, directories and disks bear the rights that they were opened with. Everything else bears none: all processes
+//! that have a FIFO or a terminal open have the same word for it.
 
 use crate::errno::{Errno, Result};
 use crate::vfs::mount_table::Location;
@@ -44,8 +45,9 @@ impl Handle {
 
     /// What opening a node of this mode with these flags of `open` gives, through a mount with these flags.
     pub fn opened(at: Location, mode: u32, flags: u32, mount_flags: u32) -> Self {
-        let is_file = mode & linux::S_IFMT == linux::S_IFREG;
-        if flags & linux::O_PATH != 0 || !is_file && mode & linux::S_IFMT != linux::S_IFDIR {
+        let kind = mode & linux::S_IFMT;
+        let is_file = kind == linux::S_IFREG;
+        if flags & linux::O_PATH != 0 || !is_file && kind != linux::S_IFDIR && kind != linux::S_IFBLK {
             return Self::plain(at);
         }
         let rights = match flags & linux::O_ACCMODE {
@@ -143,6 +145,8 @@ mod tests {
         }
         let first = Handle::opened(Location::first(7), linux::S_IFCHR, linux::O_RDWR, 0).to_word();
         assert_eq!(first, 7, "a device is held by the number of its node");
+        let disk = Handle::opened(at, linux::S_IFBLK | 0o660, linux::O_RDONLY, 0);
+        assert!(disk.check(right::READ).is_ok() && !disk.writes() && !is_executable(disk.to_word()));
         let kept_from = Handle::opened(at, linux::S_IFREG, linux::O_RDONLY, linux::MS_NOEXEC).to_word();
         assert!(!is_executable(kept_from) && !is_first_mount(kept_from) && is_first_mount(first));
     }

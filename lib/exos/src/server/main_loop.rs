@@ -14,9 +14,9 @@ use super::sysv_ipc::Ipc;
 use crate::budget::spare_of;
 use crate::errno::{Errno, Result};
 use crate::hw::current::service_state;
-use crate::hw::entropy;
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::hw::page_store::PageStore;
+use crate::hw::{disk, entropy};
 use crate::ipc::shared_futex::SharedFutexes;
 use crate::vfs::cpu_cache::caches;
 use crate::vfs::dcache::{self, Changes};
@@ -24,6 +24,7 @@ use crate::vfs::file_lock::{Locks, Owner};
 use crate::vfs::id_map::NumberMap;
 use crate::vfs::mount_table::Location;
 use crate::vfs::namespace::{FileTree, ROOT};
+use crate::vfs::sysfs::Disk;
 use abi::budget::Resource;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -79,7 +80,7 @@ impl Server {
         tree.now = now();
         tree.populate(archive, abi::boot::ROOT)?;
         let cpus = exposed::kernel().cpus.load(Acquire);
-        tree.mount_machine(cpus, &caches()).map_err(|_| String::from("/sys cannot be made"))?;
+        tree.mount_machine(cpus, &caches(), &disks()).map_err(|_| String::from("/sys cannot be made"))?;
         let mut windows = Mappings::of_server();
         let notice =
             open_notice(&mut windows, common_pages).map_err(|_| String::from("there is no page for notices"))?;
@@ -98,6 +99,7 @@ impl Server {
             shared_text: Default::default(),
             ipc: Ipc::default(),
             internet: None,
+            raw: None,
             requests: Default::default(),
             keys,
             notice,
@@ -368,6 +370,15 @@ impl Server {
 fn check_maker(maker: EnvironmentId, made: u64) -> Result<()> {
     let creator = exposed::environment(EnvironmentId(made)).map(|info| info.creator.load(Acquire));
     if creator == Some(maker.0) { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// The disks of the machine.
+fn disks() -> Vec<Disk> {
+    let record = |number| {
+        disk::find(number)?;
+        Some(Disk { bytes: disk::capacity(number), read_only: disk::is_read_only(number) })
+    };
+    (0..crate::disk::MOST).map_while(record).collect()
 }
 
 /// The page that tells clients of changes: they may read it.

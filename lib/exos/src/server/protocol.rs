@@ -34,6 +34,9 @@ pub const PRECEDENCES: usize = 384;
 /// Word of the notice page that counts what may make a program another one than it was, each time before that is so: what is in it, which
 /// of its pages programs touch, what it is called.
 pub const PROGRAMS: usize = 3;
+/// Words of the notice page, one for each line of the cache of raw disks: 0 while a transfer of that line is in flight,
+/// then what the kernel says of it.
+pub const DISK_LINES: usize = 160;
 /// Bit of an operation: the server may not have heard of who asks, or of somebody whom that one has made: see [`Newborns`].
 pub const NEWBORNS: u64 = 1 << 63;
 /// In place of an error: the path leads out of the file system; the node is in word 1, the length of the rest, which
@@ -125,6 +128,8 @@ impl Request {
                     | Is::QueueSend
                     | Is::MakeInternetSocket
                     | Is::InternetSocket
+                    | Is::Disk
+                    | Is::SyncDisk
             )
         )
     }
@@ -380,6 +385,12 @@ requests! {
     MakeInternetSocket = 106,
     /// (node, [`InternetRequest`], three words).
     InternetSocket = 107,
+    /// (node of a disk, `DiskRequest`, first byte, bytes, ticket or 0): one request about raw bytes within one line of
+    /// the server's cache -> 0: done. Or 1, the line and a ticket: the caller repeats the request with the ticket when
+    /// the word of the line is not 0, see [`DISK_LINES`]. The bytes lie in the window.
+    Disk = 108,
+    /// (number of a disk, ticket or 0) -> as `Disk`: what was written to the disk itself becomes durable.
+    SyncDisk = 109,
 }
 
 /// What is asked of an Internet socket. An endpoint is three words: the address, and the port with more above it.
@@ -434,6 +445,33 @@ impl InternetRequest {
             9 => Self::Options,
             10 => Self::Disconnect,
             11 => Self::Group,
+            _ => return None,
+        })
+    }
+}
+
+/// What is asked of a raw disk.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskRequest {
+    /// Bytes, which the server may have read before.
+    Read = 0,
+    /// Bytes from the disk.
+    ReadDirect = 1,
+    /// Bytes to the disk.
+    Write = 2,
+    /// What was written becomes durable.
+    Flush = 3,
+}
+
+impl DiskRequest {
+    /// From a word of a message.
+    pub const fn from_word(word: u64) -> Option<Self> {
+        Some(match word {
+            0 => Self::Read,
+            1 => Self::ReadDirect,
+            2 => Self::Write,
+            3 => Self::Flush,
             _ => return None,
         })
     }

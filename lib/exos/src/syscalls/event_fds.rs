@@ -153,7 +153,7 @@ pub(super) fn epoll_ctl(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EINVAL);
     }
     let never_waits = |object: &Object| match object {
-        Object::File { .. } | Object::Directory { .. } | Object::Listing(_) => true,
+        Object::File { .. } | Object::Directory { .. } | Object::Disk(_) | Object::Listing(_) => true,
         Object::Text(text) => !text.can_be_waited_for(),
         Object::Device(device, _) => *device != Device::Random,
         _ => false,

@@ -9,6 +9,7 @@ use crate::descriptor::fd_pins::Used;
 use crate::descriptor::object::{Event, MOST, Object};
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::socket::Socket;
+use crate::disk::block_device;
 use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
 use crate::pipe::ring::{ATOMIC, CAPACITY};
@@ -227,6 +228,7 @@ pub(super) fn lseek(call: &mut Call<'_>) -> Result<u64> {
     let size = || match &description.object {
         Object::File { node } => call.process.files.lock().status_of(*node).map(|status| status.size),
         Object::Text(text) => Ok(text.bytes.len() as u64),
+        Object::Disk(disk) => Ok(disk.bytes()),
         _ => Ok(0),
     };
     let _offset = description.hold_offset();
@@ -269,11 +271,13 @@ pub(super) fn fsync(call: &mut Call<'_>) -> Result<u64> {
     let [number, ..] = call.arguments();
     match call.process.opened(number)?.object {
         Object::File { .. } | Object::Directory { .. } => Ok(0),
+        Object::Disk(disk) => disk.flush().map(|()| 0),
         _ => Err(Errno::EINVAL),
     }
 }
 
 pub(super) fn sync(_: &mut Call<'_>) -> Result<u64> {
+    block_device::sync_all();
     Ok(0)
 }
 

@@ -7,6 +7,7 @@ use super::truncate_notify::cut_mappings;
 use super::uapi;
 use crate::descriptor::object::{Device, Object};
 use crate::descriptor::open_file::OpenFile;
+use crate::disk::block_device::BlockDevice;
 use crate::errno::{Errno, Result};
 use crate::hw::usercopy::{self, PathBuffer};
 use crate::pipe::{Pipe, Side};
@@ -256,6 +257,10 @@ pub(crate) fn open_node(opened: Opened, flags: u32) -> Result<OpenFile> {
         linux::S_IFDIR => Object::Directory { node },
         _ if flags & linux::O_PATH != 0 => Object::File { node },
         linux::S_IFCHR => device_object(opened.device, node, flags).map_err(|error| released(node, error))?,
+        linux::S_IFBLK => {
+            let disk = BlockDevice::open(opened.device, node).map_err(|error| released(node, error))?;
+            Object::Disk(disk)
+        }
         linux::S_IFIFO => open_fifo(node, flags).map_err(|error| released(node, error))?,
         _ => return Err(released(node, Errno::ENXIO)),
     };
@@ -473,7 +478,9 @@ pub(crate) fn status_of(description: &OpenFile) -> Result<Status> {
             let (mode, node) = other.status();
             special(mode, node, 0)
         }
-        Object::File { .. } | Object::Directory { .. } | Object::Device(..) => return Err(Errno::EIO),
+        Object::File { .. } | Object::Directory { .. } | Object::Device(..) | Object::Disk(_) => {
+            return Err(Errno::EIO);
+        }
     })
 }
 

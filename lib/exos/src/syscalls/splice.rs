@@ -178,6 +178,7 @@ pub(super) fn bytes_of(from: &OpenFile, start: u64, count: u64) -> Result<Vec<u8
             Ok(rest[..rest.len().min(count as usize)].to_vec())
         }
         Object::Device(Device::Zero, _) => Ok(vec![0; count as usize]),
+        Object::Disk(disk) => disk.read_bytes(start, count),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -198,6 +199,19 @@ fn empty(source: &Pipe, to: (&OpenFile, Option<u64>, u64), count: u64, waits: bo
             let mut reached = start;
             let done = source.give(count, |bytes| {
                 let written = to.write_at(*node, reached, bytes)?;
+                reached += written;
+                Ok(written)
+            })?;
+            set_place(to, at, start + done)?;
+            Ok(done)
+        }
+        Object::Disk(disk) => {
+            wait_for_bytes(source, waits)?;
+            let _offset = if place.is_none() { to.hold_offset() } else { None };
+            let start = place.unwrap_or_else(|| to.offset());
+            let mut reached = start;
+            let done = source.give(count, |bytes| {
+                let written = disk.write_bytes(reached, bytes)?;
                 reached += written;
                 Ok(written)
             })?;

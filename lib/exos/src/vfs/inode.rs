@@ -186,6 +186,11 @@ impl Inode {
         self.mode & linux::S_IFMT == linux::S_IFREG
     }
 
+    /// Whether it is a disk.
+    pub const fn is_disk(&self) -> bool {
+        self.mode & linux::S_IFMT == linux::S_IFBLK
+    }
+
     /// Whether it can go: no name leads to it and nobody holds it.
     pub fn is_forgotten(&self) -> bool {
         self.links == 0 && self.holds == 0

@@ -306,7 +306,7 @@ impl<S: PageStorage> FileTree<S> {
         if self.node(on)?.is_directory() == is_directory { Ok(()) } else { Err(Errno::ENOTDIR) }
     }
 
-    fn resolve_all(&self, path: &[u8]) -> Result<NodeId> {
+    pub(super) fn resolve_all(&self, path: &[u8]) -> Result<NodeId> {
         let everything = PathWalk {
             from: Location::first(ROOT),
             follow: true,

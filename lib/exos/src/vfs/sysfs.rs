@@ -1,5 +1,5 @@
-//! `/sys`: what ordinary programs look for there about the machine, which does not change while it runs: its CPUs, and folders
-//! of devices, where none is. Pure.
+//! `/sys`: what ordinary programs look for there about the machine, which does not change while it runs: its CPUs, its
+//! disks, and folders of other devices, where none is. Pure.
 //!
 //! It is a volume of files that are made once and cannot be changed.
 
@@ -9,7 +9,8 @@ use super::inode::NodeId;
 use super::mount_table::Kind;
 use super::namespace::{FileTree, Fresh, FsCredentials};
 use super::superblock::MACHINE_VOLUME;
-use crate::errno::Result;
+use crate::disk::{MAJOR, MINORS, SECTOR, letter};
+use crate::errno::{Errno, Result};
 use alloc::format;
 use alloc::string::String;
 use linux_raw_sys::general as linux;
@@ -57,12 +58,21 @@ const LIVE: [(&str, &str); 2] = [
     ("devices/system/node/node0/vmstat", "/proc/node/node0/vmstat"),
 ];
 
+/// A disk of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disk {
+    /// Its size.
+    pub bytes: u64,
+    /// It cannot be written.
+    pub read_only: bool,
+}
+
 impl<S: PageStorage> FileTree<S> {
-    /// Fills `/sys` for a machine of so many CPUs, and mounts it.
+    /// Fills `/sys` for a machine of so many CPUs and these disks, and mounts it.
     ///
     /// # Errors
     /// Where there is no `/sys`, or no page for a file.
-    pub fn mount_machine(&mut self, cpus: u64, caches: &[CpuCache]) -> Result<()> {
+    pub fn mount_machine(&mut self, cpus: u64, caches: &[CpuCache], disks: &[Disk]) -> Result<()> {
         let root = self.mount_kept(MACHINE_VOLUME, Kind::Machine, b"/sys")?;
         for folder in FOLDERS {
             self.told_folder(root, folder)?;
@@ -96,6 +106,7 @@ impl<S: PageStorage> FileTree<S> {
             self.tell(place, "core_siblings_list", &all)?;
             self.tell_caches(cpu, number, cpus, caches)?;
         }
+        (0..).zip(disks).try_for_each(|(number, disk)| self.tell_disk(root, number, *disk))?;
         if let Some(volume) = self.volumes.get_mut(&MACHINE_VOLUME) {
             volume.read_only = true;
         }
@@ -121,6 +132,46 @@ impl<S: PageStorage> FileTree<S> {
             rows.iter().try_for_each(|(name, text)| self.tell(place, name, text))?;
         }
         Ok(())
+    }
+
+    /// The folder of a disk, the links to it, and its node below `/dev`, which group `disk` may read and write.
+    fn tell_disk(&mut self, root: NodeId, number: u32, disk: Disk) -> Result<()> {
+        const GROUP: u32 = 6;
+        let name = format!("vd{}", letter(u64::from(number)));
+        let (major, minor) = (MAJOR, number * MINORS);
+        let place = self.told_folder(root, &format!("block/{name}"))?;
+        let rows = [
+            ("dev", format!("{major}:{minor}")),
+            ("removable", String::from("0")),
+            ("ro", format!("{}", u32::from(disk.read_only))),
+            ("size", format!("{}", disk.bytes / SECTOR)),
+            ("stat", String::from("0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0")),
+            ("uevent", format!("MAJOR={major}\nMINOR={minor}\nDEVNAME={name}\nDEVTYPE=disk")),
+        ];
+        rows.iter().try_for_each(|(row, text)| self.tell(place, row, text))?;
+        let queue = self.told_folder(place, "queue")?;
+        for (row, text) in [
+            ("hw_sector_size", SECTOR),
+            ("logical_block_size", SECTOR),
+            ("physical_block_size", SECTOR),
+            ("minimum_io_size", SECTOR),
+            ("rotational", 1),
+            ("read_ahead_kb", 0),
+        ] {
+            self.tell(queue, row, &format!("{text}"))?;
+        }
+        for (folder, link) in [("class/block", name.clone()), ("dev/block", format!("{major}:{minor}"))] {
+            let folder = self.told_folder(root, folder)?;
+            let target = format!("../../block/{name}");
+            self.create(folder, link.as_bytes(), Fresh { target: target.as_bytes(), ..fresh(linux::S_IFLNK | 0o777) })?;
+        }
+        let owner = FsCredentials { uid: 0, gid: GROUP };
+        let node = Fresh { device: (major, minor), owner, ..fresh(linux::S_IFBLK | 0o660) };
+        match self.resolve_all(b"/dev").and_then(|folder| self.create(folder, name.as_bytes(), node)) {
+            // A root may bring it along.
+            Ok(_) | Err(Errno::EEXIST) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// A file with one line at a path below a folder.

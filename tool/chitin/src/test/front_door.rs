@@ -84,7 +84,7 @@ const fn image(name: &'static str, lines: &'static str, output: &'static str, ne
     Visit { name, lines, status: 0, output, told: "", needs }
 }
 
-const VISITS: [Visit; 54] = [
+const VISITS: [Visit; 56] = [
     plain("an_option_that_is_none", "$chitin run --bogus", 2, "unexpected argument '--bogus'"),
     plain("a_command_that_is_none", "$chitin fly", 2, "unrecognized subcommand 'fly'"),
     plain("a_size_that_is_none", "$chitin run -m much -- /bin/true", 2, "\"much\" is no size"),
@@ -148,6 +148,23 @@ const VISITS: [Visit; 54] = [
         needs: &[],
     },
     well("a_shared_folder_that_is_read_only", "mkdir d; echo 1 > d/a; $chitin run -v d:/d:ro -- sh -c 'echo 2 > /d/a; cat /d/a'; cat d/a", "2\n1\n"),
+    well(
+        "a_raw_disk_keeps_what_tar_wrote",
+        "$chitin run --disk d:4M -- sh -c 'tar -cf /dev/vda etc && sync && tar -cf - etc | md5sum' > made
+            $chitin run --disk d -- sh -c 'cd /tmp && tar -xf /dev/vda && tar -cf - etc | md5sum' > found
+            [ $(wc -c < made) = 36 ] && cmp made found && echo same",
+        "same\n",
+    ),
+    well(
+        "a_raw_disk_has_borders_and_a_size",
+        "$chitin run --disk d:1M -- sh -c 'cat /sys/block/vda/size; tail -n 1 /proc/partitions; stat -c %F,%a,%t:%T /dev/vda
+            printf abc > /tmp/a; dd if=/tmp/a of=/dev/vda bs=1 seek=1048574 2> /tmp/said; grep -o No.space.* /tmp/said
+            dd if=/dev/vda bs=1 skip=1048573 2> /dev/null | od -An -c
+            dd if=/dev/vda of=/tmp/b bs=100 count=1 iflag=direct 2> /tmp/said; grep -o Invalid.* /tmp/said
+            dd if=/dev/vda bs=512 skip=2047 iflag=direct 2> /dev/null | wc -c
+            su nobody -s /bin/sh -c \"cat /dev/vda\" 2>&1 | grep -o Permission.*'",
+        "2048\n 254        0       1024 vda\nblock special file,660,fe:0\nNo space left on device\n  \\0   a   b\nInvalid argument\n512\nPermission denied\n",
+    ),
     plain("a_shared_folder_that_is_not_there", "$chitin run -v none:/d -- true", 125, "--volume none: No such file"),
     plain("a_shared_folder_without_a_place", "$chitin run -v none -- true", 2, "is given as HOST:GUEST"),
     well("the_version_names_the_interface", "$chitin --version | sed 's/.*interface 0x.*/named/'; $chitin completions bash | grep -q 'complete -F' && echo completes", "named\ncompletes\n"),

@@ -7,6 +7,7 @@
 
 mod attributes;
 mod dcache;
+mod disk;
 mod handles;
 mod internet;
 mod io;
@@ -19,6 +20,7 @@ mod open;
 mod registration;
 mod rpc;
 
+pub use disk::disk_line;
 pub use ipc::{changes, futex_wakes};
 pub use open::{Opened, OpenedProgram, PrefaultSet, program_generation};
 pub use rpc::{TakingOver, admit, draw, draw_for_end, signal, tell_parent};

@@ -1,0 +1,29 @@
+//! Disks: block devices of programs, and the file system of C-FFS that lives on one.
+//!
+//! `block_cache` decides what a request for raw bytes needs, `raw` answers programs in the server, `block_device` is
+//! the side of a process. `hw::disk` submits transfers.
+
+pub mod block_cache;
+#[cfg(target_os = "none")]
+pub mod block_device;
+#[cfg(target_os = "none")]
+pub mod raw;
+
+/// Major number of disks, and minor numbers of each, as Linux's virtio disks have them.
+pub const MAJOR: u32 = 254;
+/// See [`MAJOR`].
+pub const MINORS: u32 = 16;
+/// Disks that get a name: `vda` to `vdz`.
+pub const MOST: u64 = 26;
+/// Bytes of a sector.
+pub const SECTOR: u64 = 512;
+
+/// The disk with a device number.
+pub fn number_of((major, minor): (u32, u32)) -> Option<u64> {
+    (major == MAJOR && minor % MINORS == 0).then(|| u64::from(minor / MINORS))
+}
+
+/// The letter of a disk's name.
+pub const fn letter(number: u64) -> char {
+    (b'a' + number as u8) as char
+}
