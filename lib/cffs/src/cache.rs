@@ -112,10 +112,13 @@ impl<D: Device> FileSystem<'_, D> {
         Ok(page)
     }
 
-    /// The page of `block`, a child of a sector of `parent`.
+    /// The page of `block`, a child of a sector of `parent`. A cached block of another owner is damage: XN gives a
+    /// block one owner, so a crafted image made the second one.
     pub(crate) fn child_page(&mut self, parent: usize, sector: usize, block: u64, owner: Number) -> Result<usize> {
         if let Some(page) = self.cached(block) {
-            return Ok(page);
+            let above = self.xn.info(parent)?.block() << 3 | sector as u64;
+            let same = self.xn.info(page)?.parent == above;
+            return if same { Ok(page) } else { Err(Error::Damaged(block)) };
         }
         self.cache.touch(parent);
         let page = self.free_page()?;
@@ -137,10 +140,13 @@ impl<D: Device> FileSystem<'_, D> {
 
     /// The page of child node `index` of a node.
     pub(crate) fn child_node(&mut self, page: usize, index: usize, directory: Number) -> Result<Option<usize>> {
-        match child(self.sector(page, 0), index) & BLOCK_BITS {
-            0 => Ok(None),
-            block => self.child_page(page, 0, block, directory).map(Some),
+        let block = child(self.sector(page, 0), index) & BLOCK_BITS;
+        if block == 0 {
+            return Ok(None);
         }
+        let level = head(self.sector(page, 0)).map_or(0, |head| head.1);
+        let page = self.child_page(page, 0, block, directory)?;
+        self.check_node(page, directory, level + 1).map(|()| Some(page))
     }
 
     /// The page of a directory's first node.
@@ -150,8 +156,21 @@ impl<D: Device> FileSystem<'_, D> {
         match inode.pointers[0] & BLOCK_BITS {
             _ if !inode.is_directory() => Err(Error::NotDirectory),
             0 => Ok(None),
-            block => self.child_page(page, sector, block, directory).map(Some),
+            block => {
+                let page = self.child_page(page, sector, block, directory)?;
+                self.check_node(page, directory, 0).map(|()| Some(page))
+            }
         }
+    }
+
+    /// A node names its directory and its level, so that a walk down always ends. One that a crash left before its
+    /// header was written has no content.
+    fn check_node(&self, page: usize, directory: Number, level: usize) -> Result<()> {
+        let right = match head(self.sector(page, 0)) {
+            Some((own, at, _)) => (own, at) == (directory, level),
+            None => self.is_empty_node(page),
+        };
+        if right { Ok(()) } else { Err(Error::Damaged(self.xn.info(page)?.block())) }
     }
 
     /// The page of a directory node or of the root block, wherever it is. A node that is not cached names its

@@ -86,7 +86,14 @@ impl<D: Device> FileSystem<'_, D> {
         length: usize,
         with_inode: bool,
     ) -> Result<(usize, usize, Room)> {
-        for page in &search.path {
+        for (level, page) in search.path.iter().enumerate() {
+            if node::head(self.sector(*page, 0)).is_none() {
+                // A crash left the node before its header was written.
+                let mut edit = Edit::default();
+                let prefix = hash::prefix(search.hash, level);
+                node::set_head(self.edit(&mut edit, *page, 0), directory, level, prefix);
+                self.commit(&edit)?;
+            }
             for sector in 0..SECTORS {
                 if let Some(room) = node::room(self.sector(*page, sector), length, with_inode) {
                     return Ok((*page, sector, room));

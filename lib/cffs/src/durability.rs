@@ -14,6 +14,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use xn::block::{DIRTY, OPEN};
 use xn::error::Error as Xn;
+use xn::volume::Phase;
 
 impl<D: Device> FileSystem<'_, D> {
     /// Makes completed writes durable, and what waited for that free.
@@ -22,8 +23,14 @@ impl<D: Device> FileSystem<'_, D> {
         self.counts.flushes += 1;
         let done = self.device.flush().is_ok();
         self.xn.flush_done(number, done);
-        self.unflushed = false;
+        self.unflushed &= !done;
         if done { Ok(()) } else { Err(Error::Io) }
+    }
+
+    /// After a failed flush nothing is known to be durable until the next recovery: every later call fails, also one
+    /// that has nothing left to write.
+    fn check_durable(&self) -> Result<()> {
+        if self.xn.phase() == Phase::Failed { Err(Error::Io) } else { Ok(()) }
     }
 
     fn is_dirty(&self, page: usize) -> bool {
@@ -94,6 +101,7 @@ impl<D: Device> FileSystem<'_, D> {
     /// Makes a file or directory durable, with the way to it. `data_only` leaves out what is not needed to read it.
     pub fn fsync(&mut self, number: Number, data_only: bool) -> Result<()> {
         self.check_writable()?;
+        self.check_durable()?;
         self.step();
         let inode = self.inode(number)?;
         let torn = self.pending.unsettled.contains(&number)
@@ -139,6 +147,7 @@ impl<D: Device> FileSystem<'_, D> {
         if self.read_only {
             return Ok(());
         }
+        self.check_durable()?;
         self.write_back()?;
         let leaving = core::mem::take(&mut self.pending.leaving);
         if !leaving.is_empty() {

@@ -58,10 +58,27 @@ impl<D: Device> FileSystem<'_, D> {
             let entry = (index - base) / span(level);
             let sector = (entry / SECTOR_POINTERS) as usize;
             let at = (entry % SECTOR_POINTERS) as usize * 8;
+            self.check_indirect((page, sector), number, level, base)?;
             slot = Slot { page, sector, at, header: Some((level, base)) };
             base += entry * span(level);
         }
         Ok(Some(slot))
+    }
+
+    /// A sector of an indirect block names its file, level and first file block, or is unused.
+    pub(crate) fn check_indirect(
+        &self,
+        (page, sector): (usize, usize),
+        number: Number,
+        level: u32,
+        base: u64,
+    ) -> Result<()> {
+        let content = self.sector(page, sector);
+        let stated = (indirect::owner(content), indirect::level(content), get(content, 504, 4));
+        if stated.1 == 0 || stated == (number, level, base) {
+            return Ok(());
+        }
+        Err(Error::Damaged(self.xn.info(page)?.block()))
     }
 
     fn indirect_page(&mut self, number: Number, slot: &Slot, create: bool) -> Result<Option<usize>> {

@@ -22,6 +22,8 @@ mod directory;
 mod durability;
 mod edit;
 pub mod error;
+pub mod examine;
+pub mod extent;
 pub mod file;
 pub mod file_system;
 pub mod layout;

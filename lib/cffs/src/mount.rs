@@ -25,7 +25,7 @@ pub struct Mount {
 }
 
 /// The superblock, or what the device holds instead.
-fn superblock<D: Device>(device: &mut D) -> Result<Superblock> {
+pub(crate) fn superblock<D: Device>(device: &mut D) -> Result<Superblock> {
     let mut bytes: Block = [0; BLOCK_SIZE];
     if device.blocks() == 0 {
         return Err(Error::NotChitin);
@@ -39,6 +39,11 @@ fn superblock<D: Device>(device: &mut D) -> Result<Superblock> {
     }
     let found = Superblock::decode(&bytes, 0).map_err(|_| Error::Damaged(0))?;
     if found.blocks > device.blocks() { Err(Error::Truncated(found.blocks)) } else { Ok(found) }
+}
+
+/// Whether the volume of a device was closed: if not, a mount recovers it first.
+pub fn is_closed<D: Device>(device: &mut D) -> Result<bool> {
+    Ok(superblock(device)?.state == State::Clean)
 }
 
 impl Arena {

@@ -87,7 +87,12 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
 
     fn enter(&mut self, page: usize, block: u64, template: u8, tree: u16, parent: u64) -> Result<Bound> {
         let recovering = matches!(self.phase, Phase::Checking { .. });
-        let fresh = !recovering && self.memory.maps.get(block) == Ok(Use::Fresh);
+        let known = self.memory.maps.get(block);
+        if !recovering && known == Ok(Use::Free) {
+            // Only a crafted volume has an owner for a block that its map calls free.
+            return Err(Error::Damaged(block));
+        }
+        let fresh = !recovering && known == Ok(Use::Fresh);
         let state = if fresh { RESIDENT | DIRTY } else { IN };
         let name = name(self.number, block);
         let info = BlockInfo { name, state, template, tree, parent, ..BlockInfo::default() };

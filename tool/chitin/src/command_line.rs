@@ -7,7 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::failure::{Failure, Result};
-use crate::{answer, bench, code, package, run, test, tidy, version};
+use crate::{answer, bench, code, fs, package, run, test, tidy, version};
 
 /// An exokernel operating system: build it, run programs on it, test it.
 #[derive(Debug, Parser)]
@@ -32,6 +32,9 @@ pub enum Command {
     /// Say what the kernel makes of a program of downloaded code
     #[command(subcommand)]
     Code(code::Code),
+    /// Make, read, fill and check file systems of Chitin on files
+    #[command(subcommand)]
+    Fs(fs::Command),
     /// Say what is wrong with this machine, and what to install for what
     Doctor,
     /// Print what completes these commands in a shell: eval "$(./chitin completions bash)"

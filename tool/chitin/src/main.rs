@@ -19,6 +19,7 @@ mod command_record;
 mod doctor;
 mod elf;
 mod failure;
+mod fs;
 mod interrupt;
 mod kernel_interface;
 mod kernel_trace;
@@ -64,6 +65,7 @@ fn execute(command: &Command) -> Result<ExitCode> {
         Command::Run(options) => run::run(&workspace, options),
         Command::Root(options) => package::run(&workspace, options),
         Command::Code(code) => code::run(code),
+        Command::Fs(command) => fs::run(command),
         Command::Bench(options) => bench::run(&workspace, options),
         Command::Tidy(options) => tidy::run(&workspace, options),
         Command::Test(options) => test::run(&workspace, options),

@@ -22,7 +22,7 @@
 //! A *lineage* is one name of an inode through its renames. Each rename makes an entry with the next sequence number.
 //! Of the entries of a lineage that a crash leaves, the youngest counts.
 
-use super::hash::{fingerprint, of_name};
+use super::hash::{MAX_LEVEL, fingerprint, of_name};
 use super::inode::SIZE;
 use super::{Content, Number, get, put};
 use alloc::vec::Vec;
@@ -98,7 +98,8 @@ pub fn set_head(content: &mut Content, directory: Number, level: usize, prefix: 
 
 /// The directory, level and prefix that the first sector of a node names.
 pub fn head(content: &Content) -> Option<(Number, usize, u64)> {
-    is_head(content).then(|| (get(content, 16, 6), usize::from(content[22]), get(content, 24, 8)))
+    let level = usize::from(content[22]);
+    (is_head(content) && level <= MAX_LEVEL).then(|| (get(content, 16, 6), level, get(content, 24, 8)))
 }
 
 /// Child node `index` of a first sector; 0 for none.

@@ -8,7 +8,7 @@ use cffs::device::{Device, Failed};
 use cffs::file_system::FileSystem;
 use cffs::make::{Options, make};
 use cffs::mount::Mount;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use xn::format::{BLOCK_SIZE, Block};
@@ -20,6 +20,10 @@ pub struct Memory {
     cells: Rc<RefCell<HashMap<u64, Box<Block>>>>,
     /// Transfers until one fails, and whether all later ones fail too.
     pub fault: Rc<RefCell<Option<(u64, bool)>>>,
+    /// Whether flushes fail.
+    pub flush_fault: Rc<Cell<bool>>,
+    /// Transfers that failed.
+    pub failures: Rc<Cell<u64>>,
 }
 
 impl Memory {
@@ -29,6 +33,23 @@ impl Memory {
 
     pub fn with_size(&self, blocks: u64) -> Self {
         Self { blocks, ..self.clone() }
+    }
+
+    /// A device with the same content that shares nothing.
+    pub fn copy(&self) -> Self {
+        Self { blocks: self.blocks, cells: Rc::new(RefCell::new(self.cells.borrow().clone())), ..Self::default() }
+    }
+
+    /// The blocks that were written.
+    pub fn written(&self) -> Vec<u64> {
+        let mut written: Vec<u64> = self.cells.borrow().keys().copied().collect();
+        written.sort_unstable();
+        written
+    }
+
+    /// Changes a block behind the file system's back.
+    pub fn change(&self, block: u64, change: impl FnOnce(&mut Block)) {
+        change(self.cells.borrow_mut().entry(block).or_insert_with(|| Box::new([0; BLOCK_SIZE])));
     }
 
     fn fails(&self) -> bool {
@@ -46,6 +67,7 @@ impl Memory {
         if !self.fails() {
             return Ok(());
         }
+        self.failures.set(self.failures.get() + 1);
         let mut fault = self.fault.borrow_mut();
         if fault.is_some_and(|(_, forever)| !forever) {
             *fault = None;
@@ -85,6 +107,9 @@ impl Device for Memory {
     }
 
     fn flush(&mut self) -> Result<(), Failed> {
+        if self.flush_fault.get() {
+            return Err(Failed);
+        }
         self.outcome()
     }
 }

@@ -29,7 +29,9 @@ pub struct Wanted {
 #[derive(Debug)]
 pub struct Locked {
     pub disk: Disk,
-    _file: File,
+    pub file: File,
+    /// Whether this made it.
+    pub is_new: bool,
 }
 
 /// `FILE` or `FILE:SIZE`.
@@ -48,12 +50,16 @@ pub fn parse(text: &str) -> std::result::Result<Wanted, String> {
 /// # Errors
 /// One line about the first that cannot be used.
 pub fn open_all(wanted: &[Wanted]) -> Result<Vec<Locked>> {
-    wanted.iter().map(open).collect()
+    wanted.iter().map(|wanted| open(wanted, "--disk ")).collect()
 }
 
-fn open(wanted: &Wanted) -> Result<Locked> {
+/// Opens, makes and locks a disk; `option` stands before its name in error lines.
+///
+/// # Errors
+/// One line if it cannot be used.
+pub fn open(wanted: &Wanted, option: &str) -> Result<Locked> {
     let path = &wanted.file;
-    let what = || format!("--disk {}", path.display());
+    let what = || format!("{option}{}", path.display());
     let refuse = |why: String| Failure::new(format!("{}: {why}", what()));
     let (mut file, is_new) = match OpenOptions::new().read(true).write(true).open(path) {
         Ok(file) => (file, false),
@@ -81,7 +87,7 @@ fn open(wanted: &Wanted) -> Result<Locked> {
     }
     let bytes = file.seek(SeekFrom::End(0)).context(what())?;
     check_size(bytes, wanted.size.filter(|_| !is_new)).map_err(refuse)?;
-    Ok(Locked { disk: Disk { file: path.clone(), ..Disk::default() }, _file: file })
+    Ok(Locked { disk: Disk { file: path.clone(), ..Disk::default() }, file, is_new })
 }
 
 fn create(path: &Path) -> std::io::Result<File> {

@@ -4,7 +4,7 @@
 mod command;
 mod console;
 mod debugger;
-mod disk;
+pub mod disk;
 mod memory;
 mod network;
 mod options;

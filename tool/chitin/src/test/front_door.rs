@@ -84,7 +84,7 @@ const fn image(name: &'static str, lines: &'static str, output: &'static str, ne
     Visit { name, lines, status: 0, output, told: "", needs }
 }
 
-const VISITS: [Visit; 56] = [
+const VISITS: [Visit; 59] = [
     plain("an_option_that_is_none", "$chitin run --bogus", 2, "unexpected argument '--bogus'"),
     plain("a_command_that_is_none", "$chitin fly", 2, "unrecognized subcommand 'fly'"),
     plain("a_size_that_is_none", "$chitin run -m much -- /bin/true", 2, "\"much\" is no size"),
@@ -174,6 +174,13 @@ const VISITS: [Visit; 56] = [
         $chitin run --stats --icount -- /bin/true 2>&1 | grep -c 'instructions to the first user instruction\\|^  *all '",
         "\"program\": \"(server)\"\"program\": \"(session)\"\"program\": \"ls\"\"program\": \"sh\"\"program\": \"true\"1\nfaults\nupcalls\ntransfers\npeak_pages\n2\n"),
     plain("stats_into_no_folder", "$chitin run --stats=none/a.json -- true", 125, "--stats none/a.json: No such file"),
+    well("a_file_system_on_a_file", "mkdir -p d/sub; echo hello > d/sub/a; ln -s sub/a d/l; ln d/sub/a d/twin; truncate -s 9M d/hole
+        $chitin fs make f.img:4M; $chitin fs cp d/. f.img:/; $chitin fs ls f.img /sub | cut -c 1-12; $chitin fs cat f.img /l
+        $chitin fs cp f.img:/ out; diff -r d out && echo same; stat -c %h out/twin; $chitin fs check f.img | cut -d ';' -f 1
+        printf x | dd of=f.img bs=1 seek=4200 conv=notrunc 2> log; $chitin fs check f.img | head -n 1; $chitin fs check f.img > log; echo $?",
+        "drwxr-xr-x 1\ndrwxr-xr-x 1\n-rw-r--r-- 2\nhello\nsame\n2\nf.img: clean\nf.img: block 1, sector 0: the checksum does not match\n4\n"),
+    plain("a_file_system_on_a_text", "echo text > f; $chitin fs ls f", 125, "f: holds no file system of Chitin"),
+    plain("a_file_system_on_a_text_is_not_made", "head -c 2M /dev/urandom > f; $chitin fs make f", 125, "f: is not empty; --force overwrites it"),
     plain("a_program_that_is_not_there", "$chitin run -- /bin/none", 127, "/bin/none: no such program"),
     plain("a_program_without_a_name", "$chitin run -- ''", 127, "has no name"),
     plain("a_program_that_is_a_folder", "$chitin run -- /bin", 126, "/bin is a directory"),
