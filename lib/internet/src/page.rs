@@ -44,6 +44,10 @@ pub const LINGER: usize = 17;
 pub const URGENT_BYTE: usize = 18;
 /// The filter of a raw socket (`ICMP_FILTER`).
 pub const FILTER: usize = 19;
+/// Position behind an urgent byte that its reader had reached when the next one was sent: the reader leaves it out.
+pub const URGENT_SKIPPED: usize = 20;
+/// The filter of a raw socket of IPv6 (`ICMP6_FILTER`): four words.
+pub const FILTER_V6: usize = 21;
 /// Where the options lie.
 pub const OPTIONS: usize = 64;
 /// Where the bytes lie: the second half.

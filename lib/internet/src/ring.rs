@@ -99,6 +99,12 @@ pub const fn advance(count: u64, bytes: u64) -> u64 {
     count & !POSITION | (count & POSITION).wrapping_add(bytes) & POSITION
 }
 
+/// A count that is at a position or behind it, with its flags.
+#[inline]
+pub const fn at_least(count: u64, position: u64) -> u64 {
+    if count & POSITION < position & POSITION { count & !POSITION | position & POSITION } else { count }
+}
+
 fn cut(is_large: bool, offset: u64, bytes: u64, size: u64) -> Stretch {
     Stretch { is_large, offset, bytes: bytes.min(size - offset) }
 }
@@ -129,6 +135,7 @@ mod tests {
         let sent = advance(5 | FINISHED, 3);
         assert_eq!(sent, 8 | FINISHED);
         assert_eq!(Ring::new(sent, 2 | RESET, 0).waiting(), Ok(6));
+        assert_eq!((at_least(2 | RESET, 5), at_least(2 | RESET, 1)), (5 | RESET, 2 | RESET));
     }
 
     /// Whatever the other side writes, a stretch lies within its area.

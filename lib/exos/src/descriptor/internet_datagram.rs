@@ -59,11 +59,11 @@ impl InternetSocket {
             if let Some(received) = self.take_datagram(most, peeks)? {
                 return Ok(received);
             }
-            if self.is_done(done::READ_SHUT) {
-                return Ok(Received::default());
-            }
             if is_nonblocking {
                 return Err(Errno::EAGAIN);
+            }
+            if self.is_done(done::READ_SHUT) {
+                return Ok(Received::default());
             }
             self.note_waiter(Event::Readable);
             let outcome = wait_until(&terms, deadline);

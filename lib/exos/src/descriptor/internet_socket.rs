@@ -170,6 +170,9 @@ impl InternetSocket {
 
     /// Its own name (0), or that of the other side; `None`: there is none.
     pub fn name_of(&self, which: u64) -> Result<Option<Endpoint>> {
+        if which == 1 && self.sort == Sort::Tcp && self.is_over() {
+            return Ok(None);
+        }
         let [_, high, low, port, has, _] = self.ask(InternetRequest::Name, [which, 0, 0])?;
         Ok((which == 0 || has != 0).then_some(Endpoint::from_words([high, low, port])))
     }
@@ -336,6 +339,7 @@ impl InternetSocket {
             (_, state::CONNECTED) => {}
             _ => return Err(Errno::ENOTCONN),
         }
+        let was_over = self.sort == Sort::Tcp && self.is_over();
         if reads {
             self.note_done(done::READ_SHUT);
         }
@@ -348,7 +352,7 @@ impl InternetSocket {
         // The connection is the same: what is seen of it holds.
         self.link.lock().seen = self.word(page::STATE).load(Acquire);
         wait::kick_idle();
-        Ok(())
+        if was_over { Err(Errno::ENOTCONN) } else { Ok(()) }
     }
 }
 

@@ -20,7 +20,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use internet::option::place;
 use internet::page::{self, RING, done, state};
-use internet::ring::{FINISHED, LARGE, RESET, Ring, advance};
+use internet::ring::{FINISHED, LARGE, RESET, Ring, advance, at_least};
 use runtime::lock::OwnerLock;
 use runtime::predicate::{Operator, Term, word};
 
@@ -65,8 +65,9 @@ impl InternetSocket {
 
     fn incoming_ring(&self, ends: &Ends) -> Ring {
         let from_peer = |index| ends.peer_word(index).load(Acquire);
-        let sent = from_peer(page::SENT);
-        Ring::new(sent, self.word(page::TAKEN).load(Acquire), from_peer(page::LARGE_FROM))
+        let (sent, skipped) = (from_peer(page::SENT), from_peer(page::URGENT_SKIPPED));
+        let taken = at_least(self.word(page::TAKEN).load(Acquire), skipped);
+        Ring::new(sent, taken, from_peer(page::LARGE_FROM))
     }
 
     fn outgoing_ring(&self, ends: &Ends) -> Ring {
@@ -116,12 +117,16 @@ impl InternetSocket {
 
     /// The same into a buffer of ExOS.
     pub fn receive_stream(&self, most: u64, taking: Taking, is_nonblocking: bool) -> Result<Vec<u8>> {
-        let room = most.min(self.stream_waiting().max(1));
-        let buffer = RefCell::new(vec![0; room as usize]);
+        let buffer = RefCell::new(Vec::new());
         let each = |window: &Mapping, place: u64, at: u64, bytes: u64| {
             window.read(place, &mut buffer.borrow_mut()[at as usize..(at + bytes) as usize])
         };
-        let taken = self.take_some(room, taking, is_nonblocking, each, Ok)?;
+        // Its size is known once there are bytes.
+        let prepare = |bytes: u64| {
+            buffer.borrow_mut().resize(bytes as usize, 0);
+            Ok(bytes)
+        };
+        let taken = self.take_some(most, taking, is_nonblocking, each, prepare)?;
         let mut buffer = buffer.into_inner();
         buffer.truncate(taken as usize);
         Ok(buffer)
@@ -140,7 +145,8 @@ impl InternetSocket {
             let Some(ends) = self.ends() else { return self.read_unconnected(is_nonblocking) };
             // Looked at first: what was sent before the end is there by then.
             let sent = ends.peer_word(page::SENT).load(Acquire);
-            let waiting = self.incoming_ring(&ends).waiting()?;
+            let ring = self.incoming_ring(&ends);
+            let waiting = ring.waiting()? - u64::from(taking.peeks && self.has_urgent_first(ring));
             if waiting > 0 {
                 let reachable = prepare(count.min(waiting))?;
                 match self.take_now(&ends, reachable, taking, &each)? {
@@ -197,24 +203,23 @@ impl InternetSocket {
     ) -> Result<u64> {
         let _held = OwnerLock::at(self.word(page::READ_LOCK)).acquire();
         let ring = self.incoming_ring(ends);
-        let mut bytes = ring.waiting()?.min(count);
-        let urgent = self.urgent_before(ring);
-        match urgent {
-            // The urgent byte is none of the others: it is left out.
-            Some(0) if !taking.peeks => {
-                self.word(page::TAKEN).store(advance(self.word(page::TAKEN).load(Acquire), 1), SeqCst);
-                return Ok(0);
-            }
-            Some(before) => bytes = bytes.min(before.max(1)),
-            None => {}
+        // The urgent byte is none of the others: it is left out.
+        let first = u64::from(self.has_urgent_first(ring));
+        if first > 0 && !taking.peeks {
+            self.note_taken(ends, ring, 1, taking)?;
+            return Ok(0);
+        }
+        let mut bytes = (ring.waiting()? - first).min(count);
+        if let Some(before) = self.urgent_before(ring).filter(|before| *before > 0) {
+            bytes = bytes.min(before);
         }
         let mut at = 0;
         while at < bytes {
-            let stretch = ring.stretch(ring.taken().wrapping_add(at), bytes - at);
+            let stretch = ring.stretch(ring.taken().wrapping_add(first + at), bytes - at);
             if stretch.is_large && ends.incoming.is_none() {
                 self.open_large(true)?;
                 // The window is there for the next look.
-                return if at > 0 { self.note_taken(ends, at, taking) } else { Ok(0) };
+                return if at > 0 { self.note_taken(ends, ring, at, taking) } else { Ok(0) };
             }
             if !taking.drops {
                 let outcome = match (&ends.incoming, stretch.is_large) {
@@ -229,33 +234,45 @@ impl InternetSocket {
             }
             at += stretch.bytes;
         }
-        self.note_taken(ends, at, taking)
+        self.note_taken(ends, ring, at, taking)
     }
 
-    fn note_taken(&self, ends: &Ends, bytes: u64, taking: Taking) -> Result<u64> {
+    fn note_taken(&self, ends: &Ends, ring: Ring, bytes: u64, taking: Taking) -> Result<u64> {
         if !taking.peeks {
-            self.word(page::TAKEN).store(advance(self.word(page::TAKEN).load(Acquire), bytes), SeqCst);
+            let taken = at_least(self.word(page::TAKEN).load(Acquire), ring.taken());
+            self.word(page::TAKEN).store(advance(taken, bytes), SeqCst);
             wait::set_yield_target(ends.peer_word(page::WRITER).load(Relaxed));
             wait::kick_idle();
         }
         Ok(bytes)
     }
 
-    /// Bytes before the urgent one that is not in line.
+    /// Bytes before the urgent one.
     fn urgent_before(&self, ring: Ring) -> Option<u64> {
         let urgent = self.peer_word(page::URGENT)?.load(Acquire);
-        if urgent == 0 || self.value(place::URGENT_IN_LINE) != 0 {
-            return None;
-        }
-        let before = (urgent - 1).wrapping_sub(ring.taken());
+        let before = urgent.checked_sub(1)?.wrapping_sub(ring.taken());
         ring.waiting().ok().filter(|waiting| before < *waiting).map(|_| before)
+    }
+
+    /// Whether the urgent byte comes next, and is not in line.
+    fn has_urgent_first(&self, ring: Ring) -> bool {
+        self.urgent_before(ring) == Some(0) && self.value(place::URGENT_IN_LINE) == 0
+    }
+
+    /// The urgent byte that came last, as its sender counts, until the reader has passed it.
+    fn urgent(&self) -> Option<u64> {
+        let ends = self.ends()?;
+        let urgent = ends.peer_word(page::URGENT).load(Acquire);
+        (urgent > self.incoming_ring(&ends).taken()).then_some(urgent)
     }
 
     /// The urgent byte that came last; `EINVAL` where none did.
     pub fn take_urgent(&self, peeks: bool) -> Result<u8> {
-        let urgent = self.peer_word(page::URGENT).ok_or(Errno::ENOTCONN)?.load(Acquire);
-        let is_in_line = self.value(place::URGENT_IN_LINE) != 0;
-        if urgent == 0 || is_in_line || self.word(page::URGENT_TAKEN).load(Acquire) == urgent {
+        if self.peer_word(page::URGENT).is_none() {
+            return Err(Errno::ENOTCONN);
+        }
+        let urgent = self.urgent().ok_or(Errno::EINVAL)?;
+        if self.value(place::URGENT_IN_LINE) != 0 || self.word(page::URGENT_TAKEN).load(Acquire) == urgent {
             return Err(Errno::EINVAL);
         }
         if !peeks {
@@ -266,14 +283,13 @@ impl InternetSocket {
 
     /// Whether an urgent byte waits.
     pub fn has_urgent(&self) -> bool {
-        let urgent = self.peer_word(page::URGENT).map_or(0, |word| word.load(Acquire));
-        urgent != 0 && self.word(page::URGENT_TAKEN).load(Acquire) != urgent
+        self.urgent().is_some_and(|urgent| self.word(page::URGENT_TAKEN).load(Acquire) != urgent)
     }
 
     /// Whether the next byte is the urgent one.
     pub(super) fn is_at_mark(&self) -> bool {
-        let urgent = self.peer_word(page::URGENT).map_or(0, |word| word.load(Acquire));
-        urgent != 0 && Ring::new(0, self.word(page::TAKEN).load(Acquire), 0).taken() == urgent - 1
+        let Some(ends) = self.ends() else { return false };
+        ends.peer_word(page::URGENT).load(Acquire) == self.incoming_ring(&ends).taken() + 1
     }
 
     /// `write` from the program's memory.
@@ -297,11 +313,23 @@ impl InternetSocket {
 
     /// Sends bytes whose last one is urgent (`MSG_OOB`).
     pub fn send_urgent(&self, bytes: &[u8], is_nonblocking: bool, signals: bool) -> Result<u64> {
-        let Some(last) = bytes.last() else { return Err(Errno::EINVAL) };
+        let Some(last) = bytes.last() else { return self.write_stream_bytes(bytes, is_nonblocking, signals) };
+        self.skip_urgent();
         let position = Ring::new(self.word(page::SENT).load(Acquire), 0, 0).sent();
         self.word(page::URGENT_BYTE).store(u64::from(*last), SeqCst);
         self.word(page::URGENT).store(position + bytes.len() as u64, SeqCst);
         self.write_stream_bytes(bytes, is_nonblocking, signals)
+    }
+
+    /// A reader that is at the urgent byte before this one never gets it in line.
+    fn skip_urgent(&self) {
+        let Some(ends) = self.ends() else { return };
+        let before = self.word(page::URGENT).load(Acquire);
+        let taken = at_least(ends.peer_word(page::TAKEN).load(Acquire), self.word(page::URGENT_SKIPPED).load(Acquire));
+        let is_in_line = ends.peer_word(page::OPTIONS + place::URGENT_IN_LINE).load(Acquire) as u32 != 0;
+        if before != 0 && Ring::new(0, taken, 0).taken() == before - 1 && !is_in_line {
+            self.word(page::URGENT_SKIPPED).store(before, SeqCst);
+        }
     }
 
     fn put_all(
@@ -378,7 +406,18 @@ impl InternetSocket {
             self.note_done(done::BROKEN);
             return Ok(None);
         }
+        if self.is_shut_both_ways(&ends) {
+            self.word(page::SENT).fetch_or(FINISHED | RESET, SeqCst);
+            self.note_done(done::BROKEN);
+            return Ok(None);
+        }
         Ok(Some(ends))
+    }
+
+    /// Whether the other side neither sends nor reads any more: bytes that come reset its connection.
+    fn is_shut_both_ways(&self, ends: &Ends) -> bool {
+        let has_finished = ends.peer_word(page::SENT).load(Acquire) & FINISHED != 0;
+        has_finished && ends.peer_word(page::DONE).load(Acquire) & done::READ_SHUT != 0
     }
 
     fn put_now(
@@ -450,6 +489,13 @@ impl InternetSocket {
         self.state() == state::CONNECTED && (self.sent_by_peer() & RESET != 0 || self.is_done(done::BROKEN))
     }
 
+    /// Whether the connection is over for both sides, or was reset: neither has a name any more.
+    pub(super) fn is_over(&self) -> bool {
+        let is_finished = |sent: u64| sent & FINISHED != 0;
+        let own = self.word(page::SENT).load(Acquire);
+        self.is_reset() || self.state() == state::CONNECTED && is_finished(own) && is_finished(self.sent_by_peer())
+    }
+
     /// Whether nothing more comes.
     pub(super) fn is_at_end(&self) -> bool {
         self.is_done(done::READ_SHUT) || self.sent_by_peer() & (FINISHED | RESET) != 0
@@ -461,8 +507,21 @@ impl InternetSocket {
         self.is_reset() || self.is_at_end() && !sends
     }
 
+    /// Bytes that a reader gets at once: those before the urgent one, where that is not in line.
     pub(super) fn stream_waiting(&self) -> u64 {
-        self.ends().and_then(|ends| self.incoming_ring(&ends).waiting().ok()).unwrap_or(0)
+        let Some(ends) = self.ends() else { return 0 };
+        let ring = self.incoming_ring(&ends);
+        match self.urgent_before(ring) {
+            Some(before) if self.value(place::URGENT_IN_LINE) == 0 => before,
+            _ => ring.waiting().unwrap_or(0),
+        }
+    }
+
+    /// Bytes that count as readable: all but an urgent one that comes next.
+    fn readable(&self) -> u64 {
+        let Some(ends) = self.ends() else { return 0 };
+        let ring = self.incoming_ring(&ends);
+        ring.waiting().unwrap_or(0).saturating_sub(u64::from(self.has_urgent_first(ring)))
     }
 
     /// Bytes that it sent and that the other side has not read.
@@ -480,7 +539,7 @@ impl InternetSocket {
         match event {
             Event::Readable => {
                 let least = self.value(place::RECEIVE_LEAST).max(1) as u64;
-                self.stream_waiting() >= least.min(LARGE) || self.is_at_end() || self.is_reset()
+                self.readable() >= least.min(LARGE) || self.is_at_end() || self.is_reset()
             }
             Event::Writable => {
                 let sends = self.word(page::SENT).load(Acquire) & FINISHED == 0;

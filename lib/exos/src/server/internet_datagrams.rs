@@ -178,8 +178,12 @@ impl FileServer {
     fn deliver_raw(&mut self, family: Family, protocol: u8, head: Head, bytes: &[u8]) -> u64 {
         let kind = bytes.first().copied().unwrap_or(0);
         let takes = |socket: &InternetSocket| {
-            let filter = socket.page.words()[page::FILTER].load(Acquire);
-            let is_filtered = protocol == 1 && kind < 32 && filter >> kind & 1 != 0;
+            let word = |at: usize| socket.page.words()[at].load(Acquire);
+            let is_filtered = match protocol {
+                1 => kind < 32 && word(page::FILTER) >> kind & 1 != 0,
+                58 => word(page::FILTER_V6 + usize::from(kind / 64)) >> (kind % 64) & 1 != 0,
+                _ => false,
+            };
             let is_its = socket.local.address.is_any() || socket.local.address == head.to.address;
             let is_from = socket.remote.address == Address::default() || socket.remote.address == head.from.address;
             let is_raw = (socket.sort, socket.family, socket.protocol) == (Sort::Raw, family, protocol);

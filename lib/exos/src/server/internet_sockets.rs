@@ -655,10 +655,12 @@ impl FileServer {
         let _ = self.stop_if_listening(node);
         let Ok(socket) = self.socket_of(node) else { return };
         let peer = socket.peer;
-        if let Some(listener) = socket.listener.take() {
+        // A connection that its listener never accepted is reset.
+        let listener = socket.listener.take();
+        if let Some(listener) = listener {
             self.leave_queue(listener, node);
         }
-        self.end_connection(node, false);
+        self.end_connection(node, listener.is_some());
         self.net().table.remove(node);
         let Ok(socket) = self.socket_of(node) else { return };
         (socket.is_gone, socket.peer) = (true, peer);

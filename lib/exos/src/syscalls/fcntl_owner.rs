@@ -3,6 +3,7 @@
 
 use super::dispatch::Call;
 use crate::descriptor::open_file::OpenFile;
+use crate::descriptor::socket::Socket;
 use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
 use crate::signal::set::COUNT;
@@ -102,7 +103,7 @@ pub(super) fn socket_ioctl(
     request: u32,
     argument: u64,
 ) -> Option<Result<u64>> {
-    let is_socket = description.as_kind::<crate::descriptor::socket::Socket>().is_some();
+    let is_socket = description.as_kind::<Socket>().is_some() || super::internet::of(description).is_some();
     Some(match request {
         _ if !is_socket => return None,
         ioctl::FIOGETOWN | ioctl::SIOCGPGRP => {

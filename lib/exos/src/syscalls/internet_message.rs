@@ -10,7 +10,7 @@ use crate::descriptor::netlink::Netlink;
 use crate::descriptor::open_file::OpenFile;
 use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
-use ::internet::address::{Endpoint, Named, Purpose};
+use ::internet::address::{Endpoint, Family, Named, Purpose};
 use ::internet::option::{Sort, place};
 use alloc::vec::Vec;
 
@@ -72,7 +72,8 @@ fn send_internet(
             _ => socket.send_urgent(data, is_nonblocking, signals),
         };
     }
-    if flags & flag::URGENT != 0 {
+    // UDP over IPv6 looks at no such flag.
+    if flags & flag::URGENT != 0 && (socket.sort, socket.family) != (Sort::Udp, Family::V6) {
         return Err(Errno::EOPNOTSUPP);
     }
     let to = match name {
@@ -107,7 +108,7 @@ fn receive_internet(description: &OpenFile, socket: &InternetSocket, most: u64, 
     }
     let peeks = flags & flag::PEEK != 0;
     if socket.sort != Sort::Tcp {
-        if flags & flag::URGENT != 0 {
+        if flags & flag::URGENT != 0 && socket.sort == Sort::Raw {
             return Err(Errno::EOPNOTSUPP);
         }
         return socket.receive_datagram(most, peeks, is_nonblocking).map(|received| of_datagram(socket, received));

@@ -8,9 +8,9 @@ use crate::descriptor::open_file::OpenFile;
 use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::hw::usercopy;
-use ::internet::address::{Address, Endpoint};
+use ::internet::address::{Address, Endpoint, Family};
 use ::internet::option::{self, Sort, level, place};
-use ::internet::page::{FILTER, LINGER, PATIENCE, state};
+use ::internet::page::{FILTER, FILTER_V6, LINGER, PATIENCE, state};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use linux_raw_sys::general as linux;
@@ -34,6 +34,7 @@ mod named {
     pub(super) const CONGESTION: (u32, u32) = (6, 13);
     pub(super) const UPPER: (u32, u32) = (6, 31);
     pub(super) const RAW_FILTER: (u32, u32) = (255, 1);
+    pub(super) const RAW_FILTER_V6: (u32, u32) = (58, 1);
     pub(super) const JOIN: (u32, u32) = (0, 35);
     pub(super) const LEAVE: (u32, u32) = (0, 36);
     pub(super) const INTERFACE: (u32, u32) = (0, 32);
@@ -104,6 +105,10 @@ fn set_internet(socket: &InternetSocket, option: (u32, u32), from: u64, bytes: u
             socket.setting(FILTER).store(u64::from(half(0).unwrap_or(0)), SeqCst);
             Ok(())
         }
+        named::RAW_FILTER_V6 if has_filter_v6(socket) => {
+            set_filter_v6(socket, &value);
+            Ok(())
+        }
         named::JOIN | named::LEAVE => {
             needed(8)?;
             let group = u32::from_be_bytes(core::array::from_fn(|at| value[at]));
@@ -117,6 +122,20 @@ fn set_internet(socket: &InternetSocket, option: (u32, u32), from: u64, bytes: u
         named::INTERFACE | named::INTERFACE_V6 | named::FILTER => needed(4),
         option => set_number(socket, option, &value),
     }
+}
+
+/// Sets as many bytes of the filter of ICMPv6 as the program gave.
+fn set_filter_v6(socket: &InternetSocket, value: &[u8]) {
+    for (at, part) in value.chunks(8).take(4).enumerate() {
+        let mut bytes = [0; 8];
+        bytes[..part.len()].copy_from_slice(part);
+        socket.setting(FILTER_V6 + at).store(u64::from_le_bytes(bytes), SeqCst);
+    }
+}
+
+/// Whether a socket filters messages of ICMPv6.
+fn has_filter_v6(socket: &InternetSocket) -> bool {
+    socket.kind() == 3 && socket.family == Family::V6 && socket.protocol() == 58
 }
 
 fn change_group(socket: &InternetSocket, address: Address, joins: bool) -> Result<()> {
@@ -195,6 +214,10 @@ fn value_of(socket: &InternetSocket, option: (u32, u32), room: usize) -> Result<
         }
         named::INFORMATION if socket.sort == Sort::Tcp => Ok(information(socket)),
         named::RAW_FILTER if socket.kind() == 3 => half(socket.setting(FILTER).load(Acquire) as u32),
+        named::RAW_FILTER_V6 if has_filter_v6(socket) => {
+            let words: [u64; 4] = core::array::from_fn(|at| socket.setting(FILTER_V6 + at).load(Acquire));
+            Ok(super::uapi::bytes(&words))
+        }
         (level::TCP, 2) if socket.sort == Sort::Tcp && socket.state() == state::CONNECTED => half(SEGMENT),
         (level::IP, 14) if socket.name_of(1)?.is_none() => Err(Errno::ENOTCONN),
         option => Ok(option::get(socket, option, (socket.sort, socket.family), room)?),

@@ -22,7 +22,9 @@ const NANOSECONDS: u64 = 1_000_000_000;
 const STICKY_TIMEOUTS: u32 = 0x0400_0000;
 const READABLE: u16 = (linux::POLLIN | linux::POLLRDNORM) as u16;
 /// What waits for bytes, or for the end of them.
-const INCOMING: u16 = READABLE | linux::POLLRDHUP as u16;
+const INCOMING: u16 = READABLE | linux::POLLRDHUP as u16 | SPECIAL;
+/// What of a set of exceptional descriptors is waited for.
+const SPECIAL: u16 = linux::POLLPRI as u16;
 const WRITABLE: u16 = (linux::POLLOUT | linux::POLLWRNORM) as u16;
 const URGENT: u16 = linux::POLLWRBAND as u16;
 const HUNG_UP: u16 = linux::POLLHUP as u16;
@@ -170,8 +172,8 @@ fn poll_list(call: &Call<'_>, list: u64, count: u64, timeout: Option<u64>) -> Re
 /// Words of a set of descriptors that needs no room in the heap.
 const SET_WORDS: usize = linux::__FD_SETSIZE as usize / 64;
 /// Sets of descriptors, to read, to write, exceptional: what is waited for because of each, and what counts as having come.
-const WANTED: [u16; SETS] = [READABLE, WRITABLE, 0];
-const MATCHING: [u16; SETS] = [READABLE | HUNG_UP | BROKEN | INVALID, WRITABLE | BROKEN | INVALID, 0];
+const WANTED: [u16; SETS] = [READABLE, WRITABLE, SPECIAL];
+const MATCHING: [u16; SETS] = [READABLE | HUNG_UP | BROKEN | INVALID, WRITABLE | BROKEN | INVALID, SPECIAL];
 const SETS: usize = 3;
 
 /// What lies beyond all descriptors is not looked at: how many have room in the table, which is as large as on Linux for the highest one,
@@ -311,7 +313,7 @@ fn state_beside(description: &OpenFile, other: &dyn FileOps, wanted: u16, found:
     let half_closed = wanted & linux::POLLRDHUP as u16;
     let mut beside = if half_closed != 0 && other.is_half_closed() { half_closed } else { 0 };
     if let Some(socket) = description.as_kind::<InternetSocket>() {
-        beside |= if socket.sort == Sort::Tcp && socket.has_urgent() { wanted & linux::POLLPRI as u16 } else { 0 };
+        beside |= if socket.sort == Sort::Tcp && socket.has_urgent() { wanted & SPECIAL } else { 0 };
         beside |= if socket.has_error() { BROKEN } else { 0 };
     }
     if let Some(socket) = description.as_kind::<Socket>() {
