@@ -1,7 +1,6 @@
-// Children that have a child each, one after the other: what a process keeps for the child of its next child (lib/exos/src/process/grandchild_spare.rs).
+// Children that have a child each, one after the other.
 // Whatever child and grandchild do to it, and however they end, the next grandchild begins as its program says, or as a copy of its
-// parent; those that outlive their parents, and theirs, go on; whoever was put on its access list opens nothing of the next one; and
-// afterwards all memory is there again. One line for each part; with arguments: a grandchild.
+// parent; those that outlive their parents, and theirs, go on; and afterwards all memory is there again. One line for each part; with arguments: a grandchild.
 #define _GNU_SOURCE
 #include "census.h"
 #include "evil.h"
@@ -23,13 +22,12 @@ enum { WORDS = PAGE / 8, DATA = 4, ZEROS = 4 };
 // KiB that a process may keep for the next child, and of what it was allowed; one page for each child would be more.
 enum { SLACK = 1024 };
 // Numbers of the kernel's calls; words of the record of an environment; keys.
-enum { KEY_COPY = 3, ACCESS_LIST_SET = 6, ENVIRONMENT_DESTROY = 21, STATE = 2, DEAD = 3, CREATOR = 3, OWN_KEY = 1, FREE_KEY = 20, ALL = 7, RECORD = 64, RECORDS = 512 * RECORD };
+enum { ENVIRONMENT_DESTROY = 21, CREATOR = 3, RECORD = 64, RECORDS = 512 * RECORD };
 #define MARK 0x5ca1ab1e0ddba115u
 #define PAGE_DATA(index) [(index) * WORDS ... (index) * WORDS + WORDS - 1] = 11 + (index)
 
 static volatile uint64_t data[DATA * WORDS] __attribute__((aligned(PAGE))) = {PAGE_DATA(0), PAGE_DATA(1), PAGE_DATA(2), PAGE_DATA(3)};
 static volatile uint64_t zeros[ZEROS * WORDS] __attribute__((aligned(PAGE)));
-static volatile uint64_t (*const pages)[8] = (void *)0xffffc00080000000;
 static char self[64];
 
 static int is_as_it_was(void) {
@@ -289,88 +287,12 @@ static void adopted(void) {
     puts("adopted");
 }
 
-// A spy that is given the key of its own name by somebody who puts that name on all lists that it can; then it looks, each time that it is
-// asked, how many address spaces the key opens.
-static int questions[2], findings[2];
-
-static uint64_t opened(uint64_t root) {
-    static volatile char window[PAGE] __attribute__((aligned(PAGE)));
-    uint64_t found = 0, gate_end = PRIVATE[GATE_END];
-    window[0] = 1;
-    PRIVATE[GATE_END] = 0;
-    for (volatile uint64_t *record = environments; record < environments + RECORDS; record += RECORD) {
-        uint64_t row[2] = {(uint64_t)window | FREE_KEY, (record[ROOT] & 0xfffffff) * PAGE | 5 | 1ull << 63};
-        found += record[NUMBER] && record[STATE] != DEAD && !call_kernel(PAGE_MAP, USER_KEY, root, (uint64_t)row, 1, 0, 0);
-    }
-    PRIVATE[GATE_END] = gate_end;
-    return found;
-}
-
-static int spy(void) {
-    uint64_t root = own_record(getpid())[ROOT];
-    char byte;
-    while (read(questions[0], &byte, 1) == 1) {
-        uint64_t found = opened(root);
-        if (write(findings[1], &found, sizeof found) != sizeof found) return 1;
-    }
-    return 0;
-}
-
-static uint64_t ask_spy(void) {
-    uint64_t found;
-    CHECK(write(questions[1], "", 1) == 1 && read(findings[0], &found, sizeof found) == sizeof found);
-    return found;
-}
-
-static int names_itself(pid_t spy) {
-    uint64_t own = getpid(), maker = getppid(), named = 0, gate_end = PRIVATE[GATE_END];
-    PRIVATE[GATE_END] = 0;
-    int is_given = !call_kernel(KEY_COPY, OWN_KEY, ALL, spy, FREE_KEY, USER_KEY, 0);
-    for (volatile uint64_t *record = environments; record < environments + RECORDS; record += RECORD) {
-        uint64_t list = (uint32_t)pages[record[ROOT] & 0xfffffff][2];
-        // Of the dead others have the pages.
-        if (record[CREATOR] == maker && record[STATE] != DEAD && record[NUMBER] != own && record[NUMBER] != (uint64_t)spy)
-            named += !call_kernel(ACCESS_LIST_SET, USER_KEY, list, 9, OWN_KEY, ALL, 0);
-    }
-    PRIVATE[GATE_END] = gate_end;
-    // Its own, and what came along.
-    return !is_given || !named || ask_spy() < 2 || by_vfork("write");
-}
-
-static void named(void) {
-    CHECK(!pipe(questions) && !pipe(findings));
-    pid_t looks = fork();
-    if (!looks) {
-        CHECK(!close(questions[1]) && !close(findings[0]));
-        _exit(spy());
-    }
-    for (int usual = 0; usual < 6; usual++) CHECK(begin(0));
-    pid_t one = fork();
-    if (!one) _exit(names_itself(looks));
-    CHECK(!status_of(one));
-    for (int round = 0; round < 6; round++) {
-        pid_t parent = fork();
-        if (!parent) {
-            pid_t grandchild = vfork();
-            if (!grandchild) execute("sleep");
-            uint64_t found = ask_spy();
-            _exit(status_of(grandchild) || found);
-        }
-        CHECK(!status_of(parent));
-    }
-    CHECK(!close(questions[1]) && !close(questions[0]) && !close(findings[0]) && !close(findings[1]));
-    CHECK(!status_of(looks));
-    puts("nobody else is on the list");
-}
-
 int main(int count, char **arguments) {
     snprintf(self, sizeof self, "%s", arguments[0]);
     if (count > 1) return strcmp(arguments[1], "copies") ? do_something(arguments) : copies_of_copies();
     setvbuf(stdout, NULL, _IONBF, 0);
     CHECK(begin(0));
     long before = free_when_quiet();
-    // While children had always the same to do.
-    named();
     adopted();
     CHECK(!by_fork("copies"));
     puts("copies of copies");

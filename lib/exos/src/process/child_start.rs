@@ -6,7 +6,6 @@ use super::exported_pages::ExportedPages;
 use super::fork::Options;
 use super::fs_context::FsContext;
 use super::futex::Futexes;
-use super::grandchild_spare::GrandchildSpare;
 use super::prctl_state::Attributes;
 use super::premapped_image::{AlternateSlots, PremappedImage};
 use super::process_record::{Lists, Memory, Process, Program, option};
@@ -66,8 +65,6 @@ pub struct ForkState {
     memory: Option<ChildMemory>,
     /// The program that stands beside its memory.
     pub(super) premapped: Option<Box<PremappedImage>>,
-    /// What it gets along for a child of its own.
-    pub(super) grandchild: Option<Box<GrandchildSpare>>,
     /// Pages of the window that the server and the child have, and where its parent has its own.
     pub(super) window: Option<(u64, Vec<PageNumber>)>,
 }
@@ -96,7 +93,6 @@ impl ForkState {
             parent_mailbox,
             memory: None,
             premapped: None,
-            grandchild: None,
             window: None,
         }
     }
@@ -128,7 +124,6 @@ pub extern "C" fn child_entry(_argument: u64) {
         runtime::error_line!("a process could not begin: error {}", error.number());
         super::exit::end(Status::Killed(linux::SIGKILL));
     }
-    process().accept_spare(inherited.grandchild.take());
     let request = process().exec.lock().take();
     match request {
         Some(request) if inherited.executes() => {

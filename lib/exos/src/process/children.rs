@@ -85,12 +85,8 @@ pub mod public {
     pub const ADOPTED: usize = BASE + 30;
     /// Not 0: it adopts those below it whose parents end.
     pub const REAPS: usize = BASE + 31;
-    /// Its first child, or the environment that it had of its parent for that, as the number is now; 0: it had none.
-    pub const CHILD: usize = TOUCHED + TOUCHED_WORDS;
-    /// Pages that this child had for ExOS's data, if it was made of that environment.
-    pub const CHILDS_DATA: usize = CHILD + 1;
     /// Bytes of the path of the program that it executed, then the path; 0: it is not known, or longer.
-    pub const PATH: usize = CHILDS_DATA + 1;
+    pub const PATH: usize = TOUCHED + TOUCHED_WORDS;
     /// Bytes of a path that there is room for.
     pub const PATH_BYTES: usize = (ARGUMENTS - PATH - 1) * 8;
     /// Bytes of the arguments, then the arguments themselves.
@@ -99,7 +95,7 @@ pub mod public {
     pub const ARGUMENT_BYTES: usize = 120 * 8;
     /// What tells something of a process unless it is 0, what the kernel and the runtime say of its end among it. All other words
     /// mean nothing as long as these are 0.
-    pub const TELLING: [Range<usize>; 3] = [0..super::STATUS_WORD + 1, BASE..CHILDS_DATA + 1, ARGUMENTS..ARGUMENTS + 1];
+    pub const TELLING: [Range<usize>; 3] = [0..super::STATUS_WORD + 1, BASE..PATH, ARGUMENTS..ARGUMENTS + 1];
     /// Value of [`MAGIC`].
     pub const MAGIC_VALUE: u64 = 0x736f_7845_6e69_7468;
     /// Value of [`MAGIC`] for what is to be a child of [`PARENT`].
@@ -115,16 +111,6 @@ pub mod public {
         let mut path: Vec<u8> = (1..=bytes.div_ceil(8)).flat_map(|at| word(PATH + at).to_le_bytes()).collect();
         path.truncate(bytes);
         Some((path, word(EXECUTED)))
-    }
-
-    /// Whether a process that has ended left children that nobody had waited for, as its page says.
-    pub fn gave_up(page: &Mapping) -> bool {
-        page.words()[GIVES_UP].load(Acquire) != 0
-    }
-
-    /// The first child of a process, as its page says, and its pages for ExOS's data; 0: it had none.
-    pub fn first_child(page: &Mapping) -> [u64; 2] {
-        [CHILD, CHILDS_DATA].map(|word| page.words()[word].load(Acquire))
     }
 }
 

@@ -34,8 +34,6 @@ use runtime::{
 pub const SESSION_SLOT: KeyIndex = KeyIndex(3);
 /// Slot of a key that a process has beside it, of whoever it came from: see `server::keys`.
 pub const BORROWED_SLOT: KeyIndex = KeyIndex(4);
-/// Slot of a key that a process has of its parent for an environment of a child of its own: see `dowry`.
-pub const DOWRY_SLOT: KeyIndex = KeyIndex(5);
 /// Where a new environment's stack begins below the end of its upcall stack: above it lies what it will resume.
 pub const ROOM_ABOVE: u64 = 1024;
 

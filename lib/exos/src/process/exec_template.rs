@@ -175,11 +175,6 @@ impl ExecTemplate {
         self.stack
     }
 
-    /// In a child, where its window is not open.
-    pub fn begin_elsewhere(&mut self) {
-        self.originals = None;
-    }
-
     /// Closes its window.
     pub fn look_away(&mut self, windows: &mut Mappings) {
         self.originals.take().iter().for_each(|originals| windows.close(originals));

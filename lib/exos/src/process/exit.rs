@@ -266,8 +266,6 @@ pub(super) fn release_children() {
     }
     alive.iter().for_each(Child::tell_of_parents_end);
     wait_to_be_needless(&alive);
-    let dowries = alive.iter().filter_map(|child| child.parts.as_ref()?.grandchild.as_ref());
-    dowries.for_each(|dowry| process.lend(dowry.data()));
     if process.may_have_heirs() {
         exit_handoff::hand_off_shared_pages(process, &alive);
     }

@@ -109,7 +109,6 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
     nursery.is_busy = false;
     if let Some(inherited) = nursery.inherited.take() {
         ready.reclaim_premapped(inherited.premapped);
-        ready.parts.grandchild = inherited.grandchild;
     }
     match filled {
         Ok(copies) => adopt(ready, &nursery, copies),
@@ -142,7 +141,6 @@ fn fill(
     } else {
         inherited.premapped = ready.lend_beside();
     }
-    inherited.grandchild = nursery.attach_spare(ready.made.number);
     let copies = copy(ready, nursery, inherited)?;
     introduce(ready);
     endow(&ready.made, begins).inspect_err(|_| process().keep_copies_beside(nursery, &copies))?;
@@ -191,12 +189,8 @@ fn copy_held(
     let windows = windows_to_show(ready, &held.windows, own_mailbox);
     let window = nursery.inherited.iter().filter_map(|inherited| inherited.window.as_ref());
     let window = window.flat_map(|(place, pages)| rows(process.session_key, *place, pages, Access::WRITE));
-    let mut window: Vec<MapRow> = window.collect();
-    if let Some(dowry) = nursery.inherited.as_ref().and_then(|inherited| inherited.grandchild.as_ref()) {
-        window.extend(dowry.rows());
-        window.sort_unstable_by_key(|row| row.address);
-    }
-    let Data { start, pages, came_along, stays } = copy_heap(ready, nursery, is_noted)?;
+    let window: Vec<MapRow> = window.collect();
+    let Data { start, pages, stays } = copy_heap(ready, nursery, is_noted)?;
     let data = rows(process.session_key, start, &pages, Access::WRITE);
     if !stays {
         ready.map_memory(windows, window, core::iter::empty())?;
@@ -204,9 +198,8 @@ fn copy_held(
         ready.parts.forget();
         return Ok(Vec::new());
     }
-    let own = &pages[came_along..];
-    ready.map_memory(windows, window, data).inspect_err(|_| process.keep_copies_beside(nursery, own))?;
-    Ok(own.to_vec())
+    ready.map_memory(windows, window, data).inspect_err(|_| process.keep_copies_beside(nursery, &pages))?;
+    Ok(pages)
 }
 
 /// Gives the child the program's memory.
@@ -345,9 +338,8 @@ fn windows_of_child(windows: &Mappings, own_mailbox: &Mailbox, mailbox: PageNumb
 struct Data {
     /// Where it begins.
     start: u64,
-    /// The pages for it, of which the first so many came along with the environment.
+    /// The pages for it.
     pages: Vec<PageNumber>,
-    came_along: usize,
     /// Whether they are used again for the next child.
     stays: bool,
 }
@@ -372,14 +364,10 @@ fn copy_heap(ready: &mut SpareEnvironment, nursery: &SpawnCache, is_noted: bool)
     budget::reserve_or_fail(pages.len() as u64 + FOR_THE_REST)?;
     let process = process();
     let stays = is_noted && pages.len() <= NOTED_DATA;
-    let came_along = if stays { ready.take_data(&mut pages) } else { 0 };
-    if ready.parts.is_dowry {
-        process.public_word(public::CHILDS_DATA).store(pages.len() as u64, Release);
-    }
-    let used_before = came_along + if stays { take_copies(process, &mut pages[came_along..]) } else { 0 };
+    let used_before = if stays { take_copies(process, &mut pages) } else { 0 };
     let source = if stays { Allocator::own() } else { ready.pages() };
     let allocated = source.allocate_many(&mut pages[used_before..]);
-    allocated.inspect_err(|_| process.keep_copies_beside(nursery, &pages[came_along..used_before]))?;
+    allocated.inspect_err(|_| process.keep_copies_beside(nursery, &pages[..used_before]))?;
     let held = heap::hold();
     for (address, some) in (start..end).step_by(AT_ONCE * PAGE_SIZE as usize).zip(pages.chunks(AT_ONCE)) {
         let place = nursery.place_of(ready.filled(), some);
@@ -387,7 +375,7 @@ fn copy_heap(ready: &mut SpareEnvironment, nursery: &SpawnCache, is_noted: bool)
         critical_section::give_way();
     }
     drop(held);
-    Ok(Data { start, pages, came_along, stays })
+    Ok(Data { start, pages, stays })
 }
 
 /// Whether a further child of the running thread is one to make another of.
@@ -434,7 +422,6 @@ fn adopt(mut ready: SpareEnvironment, nursery: &SpawnCache, copies: Vec<PageNumb
         return Err(error);
     }
     process.has_made_children.store(true, Relaxed);
-    let _ = process.public_word(public::CHILD).compare_exchange(0, number, Release, Relaxed);
     let SpareEnvironment { made, public, parts: room } = ready;
     children.all.push(Child {
         made,

@@ -41,7 +41,6 @@ pub mod fs_context;
 #[cfg(target_os = "none")]
 pub mod futex;
 #[cfg(target_os = "none")]
-mod grandchild_spare;
 #[cfg(target_os = "none")]
 pub mod interpose;
 pub mod nice_share;

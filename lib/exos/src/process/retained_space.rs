@@ -141,20 +141,6 @@ impl RetainedSpace {
         u64::from(here.eq(data.iter().map(|page| page.address())))
     }
 
-    /// Whether windows of its own map pages, in a row.
-    pub fn own_windows_map(&self, pages: &[PageNumber]) -> bool {
-        let own = &self.rows[self.common..self.windows];
-        let Some(first) = pages.first().and_then(|first| own.iter().position(|row| page(row) == *first)) else {
-            return false;
-        };
-        own[first..].len() >= pages.len() && own[first..].iter().zip(pages).all(|(row, other)| page(row) == *other)
-    }
-
-    /// Which of the pages for ExOS's data are mapped, in their order.
-    pub fn maps_data(&self) -> impl Iterator<Item = bool> {
-        self.rows[self.windows..].iter().map(|row| row.entry != 0)
-    }
-
     /// How often a page is mapped by windows that are its maker's.
     pub fn maps(&mut self, page: PageNumber) -> u64 {
         let common = &self.rows[..self.common];
@@ -330,11 +316,6 @@ impl RetainedSpace {
         way.iter().copied().for_each(&mut note);
         tables.pages().for_each(&mut note);
         beside.iter().for_each(|beside| beside.tables().pages().for_each(&mut note));
-    }
-
-    /// The running process has it of its parent, whose windows are not open here.
-    pub fn begin_elsewhere(&mut self) {
-        (self.views, self.edition_of_windows, self.mapped) = (Vec::new(), 0, None);
     }
 
     /// It is not to be used again: only what shows of it here is still known.

@@ -10,7 +10,6 @@ use super::child_start::{self, ChildMemory};
 use super::children::public;
 use super::environment::{self, BORROWED_SLOT, EnvironmentBuilder, EnvironmentRef, GUARD, StartInfo, give_keys};
 use super::exec_template::ExecTemplate;
-use super::grandchild_spare::GrandchildSpare;
 use super::premapped_image::PremappedImage;
 use super::reclaim::still_present;
 use super::retained_space::{self, Cleanup, Reclaimed, RetainedSpace, SharedMappings};
@@ -71,12 +70,6 @@ pub struct EnvironmentParts {
     given: [Vec<PageNumber>; 3],
     /// The same, of the one before, that are to be given again.
     pub(super) spare: [Vec<PageNumber>; 3],
-    /// Pages of who made it for ExOS's data, where it is made for a child of a child.
-    pub(super) data: Vec<PageNumber>,
-    /// What went along with its child.
-    pub(super) grandchild: Option<Box<GrandchildSpare>>,
-    /// Whether the running process has it of its parent, whose its pages are.
-    pub(super) is_dowry: bool,
 }
 
 impl EnvironmentParts {
@@ -94,23 +87,8 @@ impl EnvironmentParts {
 
     /// What there is to know of it while its child lives.
     pub(super) fn to_note(self: Box<Self>) -> Option<Box<Self>> {
-        let is_nothing = self.is_forgotten && self.grandchild.is_none() && !self.retained.shows_here();
+        let is_nothing = self.is_forgotten && !self.retained.shows_here();
         if is_nothing { None } else { Some(self) }
-    }
-
-    /// Pages of the program that it is given.
-    pub(super) fn program_pages(&self) -> &[PageNumber] {
-        &self.given[2]
-    }
-
-    /// What it was given is to be given again, just as it is.
-    pub(super) fn take_all_back(&mut self) {
-        self.spare.iter_mut().zip(&mut self.given).for_each(|(spare, given)| spare.append(given));
-    }
-
-    /// The other way round: what is to be given is counted as given.
-    pub(super) fn give_all(&mut self) {
-        self.given.iter_mut().zip(&mut self.spare).for_each(|(given, spare)| given.append(spare));
     }
 
     /// Whether its child was given the program that it is to execute.
@@ -280,11 +258,7 @@ impl SpareEnvironment {
 
     /// The running process ends, and all pages with it that are charged to it.
     pub(super) fn leave(self) {
-        if self.parts.is_dowry {
-            // The session would take it for an orphan.
-            mark_for(&self.public, process().parent.load(Relaxed));
-            self.mark_dying();
-        } else if still_present(&self.made) {
+        if still_present(&self.made) {
             environment::release(self.made.number, process().session_key);
         }
     }
@@ -298,24 +272,12 @@ impl SpareEnvironment {
     /// may be more of it than of one that is ready, and it is to be destroyed.
     pub(super) fn begin_again(&mut self, nursery: &mut SpawnCache, executed: bool) -> Result<()> {
         let renewed = self.renew_left(nursery, executed)?;
-        // It maps what that one's child is made of, and what is left of that child maps what is this one's.
-        let mut dowry = nursery.renew_dowry(
-            self.parts.grandchild.take(),
-            public::first_child(&self.public),
-            public::gave_up(&self.public),
-        );
-        let tidied = self.tidy(nursery, renewed, None);
-        let kept = &self.parts.retained;
-        dowry.iter_mut().for_each(|dowry| dowry.tidy(nursery, kept));
-        let outcome = tidied.and_then(|()| self.check());
-        for dowry in dowry {
-            nursery.grandchild = dowry.keep(nursery, &self.parts.retained).or(nursery.grandchild.take());
-        }
-        outcome
+        self.tidy(nursery, renewed)?;
+        self.check()
     }
 
     /// The first step: nobody runs there any more, and nobody will who has not got it from this process.
-    pub(super) fn renew_left(&mut self, nursery: &mut SpawnCache, executed: bool) -> Result<Recycled> {
+    fn renew_left(&mut self, nursery: &mut SpawnCache, executed: bool) -> Result<Recycled> {
         let beginning = nursery.beginning()?;
         let editor = self.editor();
         // Of a program that the child mapped itself there is nothing to keep, unless it stood beside its memory.
@@ -333,19 +295,14 @@ impl SpareEnvironment {
         Ok(Recycled { keeps, gone })
     }
 
-    /// The second step: what the old one has left in its address space, and in pages, which its `maker` may map, if that is another.
-    pub(super) fn tidy(
-        &mut self,
-        nursery: &mut SpawnCache,
-        Recycled { keeps, mut gone }: Recycled,
-        maker: Option<&RetainedSpace>,
-    ) -> Result<()> {
+    /// The second step: what the old one has left in its address space, and in pages.
+    fn tidy(&mut self, nursery: &mut SpawnCache, Recycled { keeps, mut gone }: Recycled) -> Result<()> {
         let editor = self.editor();
         // All is still there: the old one may have run on another CPU until it was renewed.
         let late = if keeps { self.parts.retained.repair(&editor) } else { self.parts.retained.reset(&editor) };
         let filled = late.and_then(|late| self.parts.retained.fill_beside(&editor).map(|()| gone.add(late)));
         self.parts.given[0].append(&mut gone.tables);
-        self.take_given(nursery, keeps.then_some(&*gone.pages), maker);
+        self.take_given(nursery, keeps.then_some(&*gone.pages));
         // What stands there goes word by word: the session may be looking.
         unmark(&self.public);
         public::TELLING.into_iter().for_each(|words| self.public.clear(words));
@@ -381,7 +338,7 @@ impl SpareEnvironment {
         self.renew_by(key, beginning, keeps)
     }
 
-    pub(super) fn renew_by(&self, name: KeyIndex, beginning: PageNumber, keeps: bool) -> Result<EnvironmentId> {
+    fn renew_by(&self, name: KeyIndex, beginning: PageNumber, keeps: bool) -> Result<EnvironmentId> {
         let session = process().session_key;
         loop {
             match syscall::environment_renew(session, self.made.number, name, beginning, u64::from(keeps)) {
@@ -393,19 +350,18 @@ impl SpareEnvironment {
 
     /// What the program of the old one was given, and nobody uses any more, is for the next one's. `gone`: the tables that mapped it
     /// stay, and map all of it but these pages.
-    fn take_given(&mut self, nursery: &SpawnCache, gone: Option<&[PageNumber]>, maker: Option<&RetainedSpace>) {
+    fn take_given(&mut self, nursery: &SpawnCache, gone: Option<&[PageNumber]>) {
         let list = self.made.list;
         let EnvironmentParts { spare, given, .. } = &mut *self.parts;
         for (spare, given) in spare.iter_mut().zip(given) {
             let mapped = nursery.mapped(given);
-            let in_maker = maker.is_some_and(|maker| maker.own_windows_map(given));
             let is_free = |page: &PageNumber| {
                 let is_here = gone.is_some_and(|gone| !gone.contains(page));
                 exposed::page(*page).is_some_and(|info| {
                     info.access() == list
                         && info.kind() == PageKind::Ordinary
                         && !info.is_orphan()
-                        && info.references() == mapped(page) + u64::from(is_here) + u64::from(in_maker)
+                        && info.references() == mapped(page) + u64::from(is_here)
                 })
             };
             spare.reserve(given.len());
@@ -415,7 +371,7 @@ impl SpareEnvironment {
 
     /// Whether there is no more, and no less, than there is to one that was just made, open to whom that is open to: who was named
     /// on the list of the one before, as the user is that it became, would be on that of the next (doc/decision/0022).
-    pub(super) fn is_whole(&mut self) -> bool {
+    fn is_whole(&mut self) -> bool {
         let spare: usize = self.parts.spare.iter().map(Vec::len).sum();
         edits(self.made.list) == self.parts.edits
             && pages_under(self.made.list) == self.parts.pages + (self.parts.retained.pages() + spare) as u64
@@ -548,12 +504,8 @@ fn show_public(made: &EnvironmentRef) -> Result<Mapping> {
 
 /// Says in a public page whose it is, for the case that its maker is destroyed.
 pub(super) fn mark(public: &Mapping) {
-    mark_for(public, process().environment());
-}
-
-fn mark_for(public: &Mapping, maker: u64) {
     let words = public.words();
-    words[public::PARENT].store(maker, Relaxed);
+    words[public::PARENT].store(process().environment(), Relaxed);
     words[public::MAGIC].store(public::MAGIC_READY, Release);
 }
 
@@ -563,7 +515,7 @@ pub(super) fn unmark(public: &Mapping) {
 }
 
 /// Whether a page is this process's, for mailboxes.
-pub(super) fn is_mailbox(page: PageNumber) -> bool {
+fn is_mailbox(page: PageNumber) -> bool {
     let process = process();
     let list = process.lists.public(process.session_key).list;
     exposed::page(page).is_some_and(|info| {
@@ -594,19 +546,11 @@ pub fn bury(made: &EnvironmentRef, public: &Mapping, mut room: Box<EnvironmentPa
     // Nothing here keeps the pages that go with it; but the public page, which is no other one until then, even if the thread that it is
     // charged to ends.
     room.retained.close(&mut process.mappings.lock());
-    if room.is_dowry {
-        // The parent has use of what it was made of, when this process is gone.
-        environment::release(made.number, process.session_key);
-    } else {
-        made.bury(process.session_key);
-        process.lend(&room.data);
-    }
-    let [heir, _] = public::first_child(public);
+    made.bury(process.session_key);
     process.mappings.lock().close(public);
-    room.grandchild.into_iter().for_each(|dowry| dowry.give_up(heir));
 }
 
-pub(super) fn edits(list: PageNumber) -> (u64, u64) {
+fn edits(list: PageNumber) -> (u64, u64) {
     exposed::page(list).map_or((0, 0), |info| info.edits())
 }
 

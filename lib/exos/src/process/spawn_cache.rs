@@ -1,17 +1,16 @@
-//! What a process keeps for its next child: an environment that is ready for it (`ready`), the program that it is likely to execute
-//! (`prepared`), pages for ExOS's data, and what goes along with it (`dowry`).
+//! What a process keeps for its next child: an environment that is ready for it (`spare_environment`), the program that it is likely to
+//! execute (`exec_template`), and pages for ExOS's data.
 //!
 //! Who makes a child holds it from the beginning to the end. Holds always: what is kept is charged to the process itself, so that it goes
 //! with it; and who sleeps without children keeps little more than the environment.
 
 use super::child_start::ForkState;
-use super::children::{Child, public};
+use super::children::Child;
 use super::environment::{area_words, write_words};
 use super::exec::{ExecRequest, revalidate_plan};
 use super::exec_file::ElfFile;
 use super::exec_predictor::{ExecPredictor, GenerationTracker};
 use super::exec_template::ExecTemplate;
-use super::grandchild_spare::{GrandchildSpare, NestedForkPredictor};
 use super::process_record::{Process, state};
 use super::reclaim::still_present;
 use super::spare_environment::{SpareEnvironment, beginning, mark, unmark};
@@ -26,7 +25,7 @@ use abi::budget::Resource;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::Relaxed;
 use runtime::page::Allocator;
 use runtime::{PageNumber, area, exposed, layout};
 
@@ -56,12 +55,6 @@ pub struct SpawnCache {
     beginning: Option<PageNumber>,
     /// The first child, which is gone: it is made ready when there is to be a second one. Many processes have one child and end.
     first: Option<Box<Child>>,
-    /// What goes along with the next child.
-    pub(super) grandchild: Option<Box<GrandchildSpare>>,
-    /// What this process has of its parent.
-    pub(super) received: Option<Box<GrandchildSpare>>,
-    /// Whether children have children.
-    pub(super) nested_forks: NestedForkPredictor,
     /// What is known of the programs that children execute.
     pub(super) known: GenerationTracker,
 }
@@ -75,7 +68,7 @@ impl SpawnCache {
         let is_first = process().is_first(thread());
         let ready = match self.spare.take_if(|_| is_first) {
             Some(ready) => ready,
-            None => self.make_ready(is_first)?,
+            None => SpareEnvironment::make()?,
         };
         self.is_busy = true;
         Ok(ready)
@@ -87,19 +80,9 @@ impl SpawnCache {
     /// As [`Self::prepare`].
     pub fn reserve(&mut self) -> Result<u64> {
         if self.spare.is_none() {
-            self.spare = Some(self.make_ready(true)?);
+            self.spare = Some(SpareEnvironment::make()?);
         }
         Ok(self.spare.as_ref().map_or(0, |ready| ready.made.number.0))
-    }
-
-    /// Of what this process has of its parent, if it has that yet, for a child of the `first` thread.
-    fn make_ready(&mut self, first: bool) -> Result<SpareEnvironment> {
-        let received = self.received.take_if(|_| first);
-        let taken = received.and_then(|dowry| dowry.take_over().ok());
-        let Some((ready, program, through)) = taken else { return SpareEnvironment::make() };
-        (self.template, self.generations) = program.into_parts();
-        self.through = through;
-        Ok(ready)
     }
 
     /// Where pages for the next child are mapped, if they are, in a row: first of all, or `before` others before them.
@@ -207,9 +190,6 @@ impl Process {
             nursery.unmap_pages();
             return old.bury();
         }
-        if old.parts.is_dowry {
-            self.public_word(public::CHILD).store(old.made.number.0, Release);
-        }
         let (habit, in_vain) = (&mut nursery.predictor, had_beside && !old.parts.retained.has_beside());
         let program = program.filter(|(path, _)| habit.note(path, in_vain));
         let beside = old.parts.retained.prepared_beside();
@@ -260,7 +240,7 @@ impl Process {
             let nursery = self.spawn_cache.lock();
             nursery.spare.is_none() && nursery.first.is_none()
         };
-        child.parts.as_ref().is_some_and(|room| !room.is_renewed && room.grandchild.is_none())
+        child.parts.as_ref().is_some_and(|room| !room.is_renewed)
             && !self.has_threads.load(Relaxed)
             && self.can_keep(child)
             && pages() < SMALL
@@ -292,7 +272,6 @@ impl Process {
         if self.children.lock().all.is_empty() {
             self.give_up_spare();
             self.forget_memory_before();
-            self.give_up_dowry();
         }
         self.reclaim_first();
         if self.heap_pages.lock().is_empty() {
@@ -324,10 +303,8 @@ impl Process {
         nursery.unmap_pages();
         nursery.forget_program(&mut self.mappings.lock());
         let (ready, first, beginning) = (nursery.spare.take(), nursery.first.take(), nursery.beginning.take());
-        let dowry = nursery.grandchild.take();
         drop(nursery);
         ready.into_iter().for_each(SpareEnvironment::bury);
-        dowry.into_iter().for_each(|dowry| dowry.give_up(0));
         for mut child in first {
             let copies = core::mem::take(&mut child.heap_pages);
             child.into_ready().bury();
@@ -341,8 +318,7 @@ impl Process {
         let mut nursery = self.spawn_cache.lock();
         let ready = nursery.spare.take();
         let first = nursery.first.take().map(|child| child.into_ready());
-        let dowry = nursery.grandchild.take().map(|dowry| dowry.into_ready());
-        ready.into_iter().chain(first).chain(dowry).for_each(SpareEnvironment::leave);
+        ready.into_iter().chain(first).for_each(SpareEnvironment::leave);
     }
 
     /// Takes back pages of its first thread's that held the data of a child that is gone: for the next child, as far as
