@@ -7,7 +7,6 @@
 //!     +1 GiB            what the server shows to all of them
 //!     +32 GiB           shared windows of the server, which lives in the session's address space
 //!     +64 GiB           pages of files, as the server sees them
-//!     +256 GiB          tables of libraries, of the server: each translates two spans
 //! 0x7e00_0000_0000  a program that a child may execute, until it does: one top-level slot
 //! 0x7d80_0000_0000  what a process has for itself: area, windows and heap of the runtime (runtime::layout)
 //!     +512 KiB          shared windows that children get, too: pipes, file offsets, mailboxes
@@ -84,8 +83,6 @@ pub const SERVER_WINDOWS_END: u64 = LIBRARY_BASE + 64 * GIB;
 pub const FILES: u64 = LIBRARY_BASE + 64 * GIB;
 /// End of the room for them.
 pub const FILES_END: u64 = LIBRARY_BASE + 256 * GIB;
-/// Where the server has the tables of libraries (`memory::library`).
-pub const LIBRARY_TABLES: u64 = FILES_END;
 /// Private pages of an environment area: one page of words, one that is not mapped (`runtime::layout::UPCALL_GUARD`), and the stack that
 /// ExOS runs on.
 pub const AREA_PRIVATE_PAGES: usize = 14;

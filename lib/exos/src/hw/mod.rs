@@ -7,7 +7,6 @@ pub mod env_create;
 pub mod fpu;
 pub mod header;
 pub mod library_image;
-pub mod library_table;
 pub mod mapping;
 pub mod page_store;
 pub mod page_tables;

@@ -37,8 +37,6 @@ pub struct TableEditor {
 #[derive(Clone, Debug, Default)]
 pub struct PageTables {
     linked: BTreeMap<(u64, u64), Link>,
-    /// Those of libraries, which are the server's: where each begins. None of them is in `linked`.
-    shared_text: Vec<(u64, PageNumber)>,
     /// Pages to make tables of before others are allocated.
     spare: Vec<PageNumber>,
 }
@@ -71,8 +69,7 @@ impl PageTables {
     /// The same tables, linked so much higher.
     pub fn moved_by(&self, distance: u64) -> Self {
         let linked = self.linked.iter().map(|((level, base), link)| ((*level, base + distance), *link)).collect();
-        let libraries = self.shared_text.iter().map(|(base, table)| (base + distance, *table)).collect();
-        Self { linked, shared_text: libraries, spare: Vec::new() }
+        Self { linked, spare: Vec::new() }
     }
 
     /// Moves what an uppermost table maps from one top-level slot to another one, in which there is nothing. It is only to be read
@@ -95,16 +92,13 @@ impl PageTables {
         copy(editor, at, 3, PageNumber::NONE).map(|_| ())
     }
 
-    /// Unlinks the tables of the lowest level that a table of the second maps and that are not noted here, and forgets those of libraries
-    /// that it does not map any more. `words` are its entries, which translate the addresses from `base` on, in the eighths whose bits
+    /// Unlinks the tables of the lowest level that a table of the second maps and that are not noted here. `words` are its entries, which translate the addresses from `base` on, in the eighths whose bits
     /// are set in `used`.
     ///
     /// # Errors
     /// `EFAULT` where another one is missing that is noted; the kernel's refusals.
     pub fn unlink_others(&mut self, editor: &TableEditor, base: u64, words: &[AtomicU64], used: u8) -> Result<()> {
         let mut missing = self.children(2, base).len();
-        let mut lacking: Vec<(u64, PageNumber)> =
-            self.shared_text.iter().copied().filter(|(at, _)| (base..base + span(2)).contains(at)).collect();
         let address = |index: usize| base + index as u64 * span(1);
         let all = used_entries(words, used).flat_map(|(index, some)| (index..).zip(some));
         let there = all.map(|(index, word)| (address(index), word.load(Relaxed)));
@@ -113,13 +107,9 @@ impl PageTables {
             match self.linked.get(&(1, address)) {
                 Some(noted) if is_it(noted.page) => missing -= 1,
                 Some(_) => return Err(Errno::EFAULT),
-                None => match lacking.iter().position(|(at, table)| *at == address && is_it(*table)) {
-                    Some(place) => drop(lacking.swap_remove(place)),
-                    None => drop(unlink(editor, address, 1)?),
-                },
+                None => drop(unlink(editor, address, 1)?),
             }
         }
-        self.shared_text.retain(|one| !lacking.contains(one));
         if missing == 0 { Ok(()) } else { Err(Errno::EFAULT) }
     }
 
@@ -138,61 +128,9 @@ impl PageTables {
         self.linked.is_empty()
     }
 
-    /// Every table, but for those of libraries.
+    /// Every table.
     pub fn pages(&self) -> impl Iterator<Item = PageNumber> {
         self.linked.values().map(|link| link.page)
-    }
-
-    /// Those of libraries, with the addresses where they begin.
-    pub fn libraries(&self) -> &[(u64, PageNumber)] {
-        &self.shared_text
-    }
-
-    /// Links the table of a library at an address, in the place of an empty one.
-    ///
-    /// # Errors
-    /// The kernel's refusals: without a right to the table, or for lack of pages for those on the way.
-    pub fn link_library(&mut self, editor: &TableEditor, base: u64, table: PageNumber) -> Result<()> {
-        self.make_own(editor, base)?;
-        self.link_missing(editor, base, 2)?;
-        if self.linked.remove(&(1, base)).is_some() {
-            let empty = unlink(editor, base, 1)?;
-            // What is another's goes with what that one made it for.
-            let _ = editor.tables.free(empty);
-        }
-        // SAFETY: the span is the program's, in which nothing lies.
-        unsafe { link(editor, base, 1, table, editor.key) }?;
-        self.shared_text.push((base, table));
-        Ok(())
-    }
-
-    /// Takes it out again, if it is there.
-    ///
-    /// # Errors
-    /// As [`Self::link_library`].
-    pub fn unlink_library(&mut self, editor: &TableEditor, base: u64) -> Result<()> {
-        if self.shared_text.iter().any(|(at, _)| *at == base) { self.make_own(editor, base) } else { Ok(()) }
-    }
-
-    /// Links and unlinks tables of libraries so that they are these.
-    ///
-    /// # Errors
-    /// As [`Self::link_library`].
-    pub fn set_libraries(&mut self, editor: &TableEditor, wanted: &[(u64, PageNumber)]) -> Result<()> {
-        if self.shared_text == wanted {
-            return Ok(());
-        }
-        let others: Vec<(u64, PageNumber)> =
-            self.shared_text.iter().copied().filter(|one| !wanted.contains(one)).collect();
-        others.into_iter().try_for_each(|(base, _)| self.unlink_library(editor, base))?;
-        for (base, table) in wanted {
-            if !self.shared_text.contains(&(*base, *table)) {
-                self.link_library(editor, *base, *table)?;
-            }
-        }
-        // In this order the next comparison is quick.
-        self.shared_text = wanted.to_vec();
-        Ok(())
     }
 
     /// The first address that a table translates.
@@ -286,10 +224,8 @@ impl PageTables {
         }
     }
 
-    /// Makes every table this process's own, on its account and under its list: those, too, that relatives have left to it. Those of libraries
-    /// go.
+    /// Makes every table this process's own, on its account and under its list: those, too, that relatives have left to it.
     pub fn own_all(&mut self, editor: &TableEditor) -> Result<()> {
-        self.set_libraries(editor, &[])?;
         let lowest: Vec<u64> = self.linked.range((1, 0)..(2, 0)).map(|((_, base), _)| *base).collect();
         lowest.into_iter().try_for_each(|base| self.make_own(editor, base))?;
         let Allocator { key, list } = editor.tables;
@@ -326,9 +262,6 @@ impl PageTables {
                 Ok(())
             }
             Err(Failure { error: Error::InUse, .. }) if level > 1 => {
-                if level == 2 {
-                    self.unlink_libraries(editor, base)?;
-                }
                 for below in self.children(level, base) {
                     self.unlink_tree(editor, level - 1, below, free)?;
                 }
@@ -346,19 +279,8 @@ impl PageTables {
         self.linked.range((level - 1, base)..(level - 1, end)).map(|((_, base), _)| *base).collect()
     }
 
-    /// Unlinks the tables of libraries that one of the second level leads to.
-    fn unlink_libraries(&mut self, editor: &TableEditor, base: u64) -> Result<()> {
-        let is_below = |(at, _): &(u64, PageNumber)| (base..base + span(2)).contains(at);
-        while let Some(place) = self.shared_text.iter().position(is_below) {
-            unlink(editor, self.shared_text[place].0, 1)?;
-            self.shared_text.swap_remove(place);
-        }
-        Ok(())
-    }
-
     fn forget_below(&mut self, level: u64, base: u64) {
         let end = base + span(level);
-        self.shared_text.retain(|(at, _)| !(base..end).contains(at));
         for lower in 1..=level {
             let gone: Vec<u64> = self.linked.range((lower, base)..(lower, end)).map(|((_, base), _)| *base).collect();
             for base in gone {
@@ -383,7 +305,7 @@ impl PageTables {
     }
 
     /// Makes every table on the way to an address this process's own: copies those that relatives have too, and makes
-    /// the link writable again to those that nobody else has any more. That of a library goes.
+    /// the link writable again to those that nobody else has any more.
     fn make_own(&mut self, editor: &TableEditor, address: u64) -> Result<()> {
         for level in [3, 2, 1] {
             let base = address & !(span(level) - 1);
@@ -402,11 +324,6 @@ impl PageTables {
                 give_up(link.page);
             }
             self.linked.insert((level, base), Link { page, own: true });
-        }
-        let base = address & !(span(1) - 1);
-        if let Some(place) = self.shared_text.iter().position(|(at, _)| *at == base) {
-            unlink(editor, base, 1)?;
-            self.shared_text.remove(place);
         }
         Ok(())
     }

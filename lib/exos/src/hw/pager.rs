@@ -8,7 +8,6 @@ use crate::errno::{Errno, Result};
 use crate::server::client::Client;
 use crate::vm::address_space::PageOps;
 use crate::vm::fault_around::READAHEAD;
-use crate::vm::shared_text::PARTS;
 use abi::budget::Resource;
 use abi::page_table::MapRow;
 use alloc::vec;
@@ -63,8 +62,6 @@ impl OwnPages<'_> {
             return Ok(());
         }
         if self.tables.are_own_and_few() {
-            let editor = self.editor();
-            self.tables.set_libraries(&editor, &[])?;
             let rows: Vec<MapRow> = there.iter().map(|(address, _)| MapRow { address: *address, entry: 0 }).collect();
             return self.map(&rows);
         }
@@ -258,17 +255,6 @@ impl PageOps for OwnPages<'_> {
     fn prepare(&mut self, address: u64) -> Result<()> {
         let editor = self.editor();
         budget::with_reserve(|| self.tables.prepare(&editor, address, true))
-    }
-
-    fn link_library(&mut self, node: u64, base: u64, parts: [u64; PARTS]) -> Option<u64> {
-        let table = self.files.lock().library_table(node, parts).ok()?;
-        let editor = self.editor();
-        budget::with_reserve(|| self.tables.link_library(&editor, base, PageNumber(table))).ok().map(|()| table)
-    }
-
-    fn unlink_library(&mut self, base: u64) -> Result<()> {
-        let editor = self.editor();
-        budget::with_reserve(|| self.tables.unlink_library(&editor, base))
     }
 
     fn hold_file(&mut self, node: u64, hold: bool) {

@@ -614,7 +614,7 @@ fn place_movable(space: &AddressSpace, image: &Image) -> Result<u64> {
         return Ok(0);
     }
     let bytes = page_up(last - first).ok_or(Errno::ENOMEM)?;
-    Ok(space.find_place(bytes)? - first)
+    Ok(space.areas.find_place(bytes)? - first)
 }
 
 /// The same of an interpreter, at the beginning of what a table translates: the libraries below it have tables of their own, which go as a

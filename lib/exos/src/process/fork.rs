@@ -241,9 +241,8 @@ fn copy_memory(
             memory
         }
     };
-    let tables = ready.set_libraries(pages.tables.libraries())?.unwrap_or(memory.tables);
     if let Some(inherited) = &mut nursery.inherited {
-        inherited.set_memory(ChildMemory { tables, has_files, copied: memory.copied });
+        inherited.set_memory(ChildMemory { has_files, ..memory });
     }
     Ok(())
 }

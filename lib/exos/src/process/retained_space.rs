@@ -240,7 +240,6 @@ impl RetainedSpace {
         spare: &mut Vec<PageNumber>,
         (generation, frames): (u64, &PageRecord),
     ) -> Result<PageTables> {
-        self.tables.set_libraries(editor, &[])?;
         if self.generation != generation {
             let tables = self.map(editor, spare, frames.rows());
             self.generation = generation;
@@ -252,26 +251,6 @@ impl RetainedSpace {
             missing.push(*row);
         }
         edit(&mut self.tables, editor, spare, &missing)
-    }
-
-    /// Links the tables of libraries that its maker has, with `spare` pages for tables that are missing. The result is the program's tables,
-    /// if they are others by that.
-    ///
-    /// # Errors
-    /// The kernel's refusals.
-    pub fn set_libraries(
-        &mut self,
-        editor: &TableEditor,
-        spare: &mut Vec<PageNumber>,
-        libraries: &[(u64, PageNumber)],
-    ) -> Result<Option<PageTables>> {
-        if self.tables.libraries() == libraries {
-            return Ok(None);
-        }
-        self.tables.give_spare(core::mem::take(spare));
-        let outcome = self.tables.set_libraries(editor, libraries);
-        *spare = self.tables.take_spare();
-        outcome.map(|()| Some(self.tables.clone()))
     }
 
     /// Notes that the program is a copy of its maker's memory of an generation, with these pages for itself.

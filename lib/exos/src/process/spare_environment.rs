@@ -430,16 +430,6 @@ impl SpareEnvironment {
         kept.map(&editor, &mut spare[0], rows)
     }
 
-    /// Links the tables of libraries that its maker has. The result is the program's tables, if they are others by that.
-    ///
-    /// # Errors
-    /// The kernel's refusals.
-    pub fn set_libraries(&mut self, libraries: &[(u64, PageNumber)]) -> Result<Option<PageTables>> {
-        let editor = self.editor();
-        let EnvironmentParts { retained: kept, spare, .. } = &mut *self.parts;
-        kept.set_libraries(&editor, &mut spare[0], libraries)
-    }
-
     /// Notes that its program is a copy of its maker's memory of an generation (see `Space::generation`).
     pub fn note_copy(&mut self, generation: u64, memory: &ChildMemory) {
         self.parts.retained.note_copy(generation, &memory.copied);

@@ -37,15 +37,6 @@ impl Sizes {
             *(if sharers > 1 { &mut sizes.shared } else { &mut sizes.private }) += PAGE_SIZE;
             sizes.anonymous += if is_file { 0 } else { PAGE_SIZE };
         }
-        // The server has two links to the table of a library.
-        for (linked, pages) in space.shared_text(area.start, area.end) {
-            let links = exposed::page(PageNumber(linked.table)).map_or(3, |info| info.links());
-            let sharers = links.saturating_sub(2).max(1);
-            let there = pages * PAGE_SIZE;
-            sizes.there += there;
-            sizes.share += there / sharers;
-            *(if sharers > 1 { &mut sizes.shared } else { &mut sizes.private }) += there;
-        }
         sizes.locked = if area.locked { sizes.there } else { 0 };
         sizes
     }
@@ -166,9 +157,8 @@ pub(super) fn status() -> String {
     let space = &memory.space;
     let sum =
         |wanted: &dyn Fn(&Vma) -> bool| space.areas.iter().filter(|area| wanted(area)).map(Vma::bytes).sum::<u64>();
-    let text = shared_text(space);
-    let there = (space.frames.len() as u64 + text) * PAGE_SIZE;
-    let files = (space.frames.of_files() as u64 + text) * PAGE_SIZE;
+    let there = space.frames.len() as u64 * PAGE_SIZE;
+    let files = space.frames.of_files() as u64 * PAGE_SIZE;
     let is_text =
         |area: &Vma| area.protection.allows(Protection::EXECUTE) && !area.protection.allows(Protection::WRITE);
     let rows = [
@@ -176,7 +166,7 @@ pub(super) fn status() -> String {
         ("VmSize", space.areas.bytes()),
         ("VmLck", space.locked_bytes()),
         ("VmPin", 0),
-        ("VmHWM", (space.frames.peak() as u64 + text) * PAGE_SIZE),
+        ("VmHWM", space.frames.peak() as u64 * PAGE_SIZE),
         ("VmRSS", there),
         ("RssAnon", there - files),
         ("RssFile", files),
@@ -191,17 +181,11 @@ pub(super) fn status() -> String {
     rows.iter().map(|(name, bytes)| format!("{name}:\t{:>8} kB\n", bytes / 1024)).collect()
 }
 
-/// Pages that the tables of libraries map.
-fn shared_text(space: &AddressSpace) -> u64 {
-    space.shared_text(0, u64::MAX >> 1).map(|(_, pages)| pages).sum()
-}
-
 /// `/proc/self/statm`.
 pub(super) fn statm() -> String {
     let memory = process().memory.lock();
     let space = &memory.space;
     let data = space.areas.iter().filter(|area| area.is_data()).map(Vma::bytes).sum::<u64>() / PAGE_SIZE;
-    let text = shared_text(space) as usize;
-    let (there, files) = (space.frames.len() + text, space.frames.of_files() + text);
+    let (there, files) = (space.frames.len(), space.frames.of_files());
     format!("{} {there} {files} 0 0 {data} 0\n", space.areas.bytes() / PAGE_SIZE)
 }

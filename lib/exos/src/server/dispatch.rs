@@ -7,7 +7,6 @@ use super::principals::{self, Principals};
 use super::process_requests::RequestQueue;
 use super::protocol::{self, ELSEWHERE, EMPTY_PATH, FOLLOW, REAL, Request, WINDOW_BYTES};
 use super::pty::PseudoTerminal;
-use super::shared_text_tables::SharedTextTables;
 use super::socket_names::NamedSocket;
 use super::sysv_ipc::Ipc;
 use crate::disk::raw::RawDisks;
@@ -82,8 +81,6 @@ pub struct FileServer {
     pub sockets: BTreeMap<NodeId, NamedSocket>,
     /// Abstract names of sockets, and the nodes that they live as long as.
     pub abstract_names: BTreeMap<Vec<u8>, NodeId>,
-    /// The tables of libraries.
-    pub(super) shared_text: SharedTextTables,
     /// System V objects and POSIX queues.
     pub ipc: Ipc,
     /// Internet sockets; none before the first one.
@@ -221,7 +218,7 @@ impl FileServer {
             Request::Write => self.write(caller, node, b, c),
             Request::Truncate => {
                 self.tree.check_size(node, b)?;
-                self.begin_to_cut(node);
+                self.tell_of_cut();
                 self.tree.truncate(node, b)?;
                 Ok([self.left_pages_mapped(), 0, 0, 0, 0])
             }
@@ -234,7 +231,6 @@ impl FileServer {
                 self.pages(caller, node, [b, c, d], e != 0)
             }
             Request::WorkingSet => self.working_set(caller, node, b, c),
-            Request::SharedTextTable => self.library_table(caller, node, words),
             Request::Holders => self.holders(caller, node),
             Request::Release => {
                 if b != 0 {
@@ -248,7 +244,7 @@ impl FileServer {
             Request::Seek => self.tree.seek(node, b, c != 0).map(|place| [place, 0, 0, 0, 0]),
             Request::Allocate => {
                 self.tree.check_allocation(node, b as u32, c.saturating_add(d))?;
-                self.begin_to_cut(node);
+                self.tell_of_cut();
                 self.tree.allocate(node, b as u32, c, d)?;
                 Ok([self.left_pages_mapped(), 0, 0, 0, 0])
             }
@@ -332,7 +328,7 @@ impl FileServer {
         if flags & linux::O_TRUNC != 0 && flags & linux::O_PATH == 0 && self.tree.node(at.node)?.is_file() {
             self.tree.check_size(at.node, 0)?;
             self.make_plain(caller, at.node)?;
-            self.begin_to_cut(at.node);
+            self.tell_of_cut();
             self.tree.truncate(at.node, 0)?;
             left = self.left_pages_mapped();
         }
@@ -345,12 +341,6 @@ impl FileServer {
         let handle = Handle::opened(at, mode, flags, self.tree.flags_at(at));
         self.hold(caller, handle)?;
         Ok([handle.to_word(), u64::from(mode), device, size, left].into())
-    }
-
-    /// Pages are going to leave a file.
-    fn begin_to_cut(&mut self, node: NodeId) {
-        self.tell_of_cut();
-        self.forget_libraries_of(node);
     }
 
     /// Pages may leave a file that somebody uses: who was told of pages of files a while ago asks again.
@@ -779,7 +769,7 @@ pub(super) const fn plain(mode: u32) -> u32 {
 const fn right_for(operation: Request, writes: bool) -> u8 {
     match operation {
         Request::Pages if writes => right::WRITE,
-        Request::Read | Request::List | Request::Pages | Request::WorkingSet | Request::SharedTextTable => right::READ,
+        Request::Read | Request::List | Request::Pages | Request::WorkingSet => right::READ,
         Request::Write | Request::Truncate | Request::Allocate => right::WRITE,
         _ => 0,
     }

@@ -96,7 +96,6 @@ impl Server {
             sockets: BTreeMap::new(),
             abstract_names: BTreeMap::new(),
             terminals: Vec::new(),
-            shared_text: Default::default(),
             ipc: Ipc::default(),
             internet: None,
             raw: None,
@@ -163,7 +162,6 @@ impl Server {
         }
         self.answer(EnvironmentId(environment), caller, message);
         self.server.revoke_where_narrowed();
-        self.server.forget_libraries_that_are_gone();
         self.server.hide_changes();
         self.server.reclaim_idle_handles();
         if self.server.tree.watches.take_news() {

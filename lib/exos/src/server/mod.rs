@@ -56,7 +56,6 @@ pub mod setuid_exec;
 #[cfg(target_os = "none")]
 mod shared_futex;
 #[cfg(target_os = "none")]
-mod shared_text_tables;
 #[cfg(target_os = "none")]
 mod sharing;
 #[cfg(target_os = "none")]

@@ -252,8 +252,7 @@ impl FileServer {
 
     fn revoke(&mut self, id: NodeId) {
         let of_zero = self.keys.acls.of_zero;
-        let all = self.tree.pages_of(id).chain(self.shared_text.of(id));
-        let pages: Vec<u64> = all.filter(|page| list_of(*page) != of_zero).collect();
+        let pages: Vec<u64> = self.tree.pages_of(id).filter(|page| list_of(*page) != of_zero).collect();
         // Mostly all are under one list.
         let (mut last, mut is_other) = ((of_zero, of_zero), false);
         for page in pages {

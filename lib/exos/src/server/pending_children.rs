@@ -62,7 +62,6 @@ impl Request {
             || is_within(Self::Attribute, Self::Attribute)
             || is_within(Self::OpenExec, Self::OpenExec)
             || is_within(Self::ReacquireExec, Self::ReacquireExec)
-            || is_within(Self::SharedTextTable, Self::SharedTextTable)
     }
 }
 

@@ -115,7 +115,6 @@ impl Request {
                     | Is::ExecAs
                     | Is::OpenExec
                     | Is::ReacquireExec
-                    | Is::SharedTextTable
                     | Is::HandOff
                     | Is::Submit
                     | Is::MakeWatcher
@@ -258,9 +257,6 @@ requests! {
     /// (node, first index, index after the last) -> count; of the pages that programs touch those that are in memory, in the
     /// window, as index | page number << 32.
     WorkingSet = 48,
-    /// (node, parts of it: each a word of `memory::library::Part`, 0: none) -> page of a table of the lowest level that maps these parts, and
-    /// nothing else, to be read, and executed where they say so. `ENOSPC` where there is none.
-    SharedTextTable = 39,
     /// (node) -> bytes; the clients that hold it beside the caller, in the window, a word each.
     Holders = 35,
     /// (principal; list that pages are under which the caller shares, or none): the caller is going to be this one, and may be

@@ -10,7 +10,6 @@ use crate::errno::{Errno, Result};
 use crate::server::handle::{is_executable, mapped};
 use crate::vm::address_space::{AddressSpace, rounded};
 use crate::vm::mremap::Remap;
-use crate::vm::shared_text;
 use crate::vm::vma::{Backing, Protection, Vma};
 use linux_raw_sys::general as linux;
 
@@ -55,13 +54,9 @@ pub(super) fn mmap(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EINVAL);
     }
     let most_locked = lock::most_locked(call.process);
-    let data = data_of_library(call, &backing, (offset, bytes), (address, flags));
     // One hold of the lock: another thread must not be given the same place.
     call.process.with_memory(|space, pages| {
-        let start = match data {
-            Some(data) => space.find_place_for_library(bytes, data)?,
-            None => place(space, address, bytes, flags)?,
-        };
+        let start = place(space, address, bytes, flags)?;
         let locked = flags & linux::MAP_LOCKED != 0 || space.locks_new;
         let area = Vma { shared, backing, grows, locked, ..Vma::anonymous(start, start + bytes, protection) };
         if locked {
@@ -79,20 +74,6 @@ pub(super) fn mmap(call: &mut Call<'_>) -> Result<u64> {
         }
         Ok(start)
     })
-}
-
-/// How far behind its beginning the data of a library begins that a program maps as a whole, wherever there is room, if that is known
-/// and so much is mapped that it makes a difference.
-fn data_of_library(
-    call: &Call<'_>,
-    backing: &Backing,
-    (offset, bytes): (u64, u64),
-    (address, flags): (u64, u32),
-) -> Option<u64> {
-    const ELSEWHERE: u32 = linux::MAP_FIXED | linux::MAP_FIXED_NOREPLACE | linux::MAP_32BIT | linux::MAP_SHARED;
-    let Backing::File { node, .. } = *backing else { return None };
-    let may_be = offset == 0 && address == 0 && bytes >= shared_text::LARGE && flags & ELSEWHERE == 0;
-    if may_be { call.process.files.lock().data_of_library(node) } else { None }
 }
 
 /// Whether others see what is written, by the type that the flags name.
@@ -179,7 +160,7 @@ fn place(space: &AddressSpace, address: u64, bytes: u64, flags: u32) -> Result<u
     if granted && areas.is_free(wish, wish + bytes) {
         return Ok(wish);
     }
-    if flags & linux::MAP_32BIT != 0 { areas.find_place_below(1 << 31, bytes) } else { space.find_place(bytes) }
+    if flags & linux::MAP_32BIT != 0 { areas.find_place_below(1 << 31, bytes) } else { areas.find_place(bytes) }
 }
 
 pub(super) fn munmap(call: &mut Call<'_>) -> Result<u64> {

@@ -62,7 +62,7 @@ fn map(process: &Process, node: u64, bytes: u64, address: u64, flags: u64) -> Re
         protection = Protection(protection.0 | Protection::EXECUTE.0);
     }
     process.with_memory(|space, pages| {
-        let start = if address == 0 { space.find_place(bytes)? } else { address };
+        let start = if address == 0 { space.areas.find_place(bytes)? } else { address };
         let end =
             start.checked_add(bytes).filter(|end| *end <= crate::address_map::PROGRAM_END).ok_or(Errno::EINVAL)?;
         if flags & REPLACE == 0 && !space.areas.is_free(start, end) {

@@ -202,14 +202,6 @@ impl<S: PageStorage> FileTree<S> {
         Ok(())
     }
 
-    /// Another number whenever a page of a file came or went; nothing where it has no pages.
-    pub fn changes_of_pages(&self, id: NodeId) -> Option<u64> {
-        match &self.node(id).ok()?.body {
-            Body::Pages(pages) => Some(pages.changes()),
-            _ => None,
-        }
-    }
-
     /// What a file begins with that programs map, as libraries are, if nobody may write that by a mapping.
     pub fn head_of_library(&self, id: NodeId) -> Option<&[u8]> {
         let node = self.node(id).ok().filter(|_| self.working_sets.knows(id))?;

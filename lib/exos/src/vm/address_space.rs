@@ -6,7 +6,6 @@
 
 use super::fault_around::{READAHEAD, SequentialDetector, file_page};
 use super::page_record::{CHUNK_PAGES, COPY_ON_WRITE, FROM_FILE, PageRecord, SHARED, TOGETHER, entry, page_of};
-use super::shared_text::{PARTS, SharedTable};
 use super::vma::{AtFork, Backing, Protection, Vma, VmaList};
 use super::write_log::{Change, WriteLog};
 use crate::address_map::{PAGE_MASK, PAGE_SIZE, PROGRAM_END, STACK_BYTES, STACK_MOST, page_up};
@@ -57,10 +56,6 @@ pub trait PageOps {
     fn working_set(&mut self, node: u64, first: u64, end: u64) -> Result<Vec<(u64, u64)>>;
     /// Makes the tables on the way to an address this process's own, so that counts of references are those of pages.
     fn prepare(&mut self, address: u64) -> Result<()>;
-    /// Links the table that maps these parts of a file (`library::Part::to_word`, 0: none) in a span in which nothing lies: its page.
-    fn link_library(&mut self, node: u64, base: u64, parts: [u64; PARTS]) -> Option<u64>;
-    /// Unlinks such a table, if it is still there.
-    fn unlink_library(&mut self, base: u64) -> Result<()>;
     /// A handle to a file is kept as long as areas name it: one more, or one less.
     fn hold_file(&mut self, node: u64, hold: bool);
 }
@@ -164,8 +159,6 @@ pub struct AddressSpace {
     pub locks_new: bool,
     /// Some areas are locked, or not for a child as they are.
     pub(super) has_marks: bool,
-    /// The spans of libraries whose table others have, too.
-    pub(super) libraries: Vec<SharedTable>,
     /// Files that are held for the areas that are going to show them.
     pub held: Vec<u64>,
 }
@@ -254,7 +247,6 @@ impl AddressSpace {
     /// Puts an area in; what lay there goes. The file behind it is held.
     pub fn map(&mut self, pages: &mut impl PageOps, area: Vma) -> Result<()> {
         let node = area.node();
-        self.unshare_text(pages, area.start, area.end)?;
         // A library's parts are mapped over the whole of it: its file is held all the time.
         let unheld = node.filter(|node| !self.names(*node));
         let is_free = self.areas.is_free(area.start, area.end);
@@ -279,7 +271,6 @@ impl AddressSpace {
             return Ok(*next - bytes);
         }
         let start = self.areas.find_near(address, PAGE_SIZE, reach).ok_or(Errno::ENOMEM)?;
-        self.unshare_text(pages, start, start + PAGE_SIZE)?;
         let readable = Protection(Protection::READ.0 | Protection::EXECUTE.0);
         let area = Vma { backing: Backing::Library, ..Vma::anonymous(start, start + PAGE_SIZE, readable) };
         let page = pages.allocate()?;
@@ -293,7 +284,6 @@ impl AddressSpace {
     /// one remap.
     pub fn replace_page(&mut self, pages: &mut impl PageOps, address: u64, contents: &[u8]) -> Result<()> {
         let area = *self.areas.find(address).ok_or(Errno::EFAULT)?;
-        self.unshare_text(pages, address, address + PAGE_SIZE)?;
         let old = self.frames.get(address);
         let copy = pages.allocate()?;
         pages.fill(copy, contents)?;
@@ -318,7 +308,6 @@ impl AddressSpace {
         if self.areas.is_free(start, end) {
             return Ok(());
         }
-        self.unshare_text(pages, start, end)?;
         let gone = self.vacate(pages, start, end, None)?;
         self.areas.remove(start, end);
         gone.into_iter().for_each(|node| pages.hold_file(node, false));
@@ -355,7 +344,6 @@ impl AddressSpace {
 
     /// Changes what may be done, up to the first gap and up to the first area that may not have it.
     pub fn protect(&mut self, pages: &mut impl PageOps, start: u64, end: u64, protection: Protection) -> Result<()> {
-        self.unshare_text(pages, start, end)?;
         let mut room = self.room.data.saturating_sub(self.data_bytes());
         let outcome = self.areas.change(start, end, |area| {
             area.check(protection)?;
@@ -536,7 +524,6 @@ impl AddressSpace {
 
     /// Takes out the pages of files: they come again when they are wanted.
     pub fn let_go_of_files(&mut self, pages: &mut impl PageOps) -> Result<()> {
-        self.leave_all_libraries(pages)?;
         let is_file = |address: u64, entry: u64| {
             let is_shown = |area: &Vma| matches!(area.backing, Backing::File { .. });
             entry & FROM_FILE != 0 || entry & SHARED != 0 && self.areas.find(address).is_some_and(is_shown)

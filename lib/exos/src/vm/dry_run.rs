@@ -4,7 +4,6 @@
 //! spoilt, the space says what lies where as if all of it were mapped, but for the numbers of the pages of its own.
 
 use super::address_space::PageOps;
-use super::shared_text::PARTS;
 use crate::errno::{Errno, Result};
 use abi::page_table::MapRow;
 use alloc::vec::Vec;
@@ -89,14 +88,6 @@ impl PageOps for DryRun {
     }
 
     fn prepare(&mut self, _: u64) -> Result<()> {
-        self.unsupported()
-    }
-
-    fn link_library(&mut self, _: u64, _: u64, _: [u64; PARTS]) -> Option<u64> {
-        None
-    }
-
-    fn unlink_library(&mut self, _: u64) -> Result<()> {
         self.unsupported()
     }
 

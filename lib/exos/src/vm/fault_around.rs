@@ -63,8 +63,6 @@ impl AddressSpace {
         write: bool,
         missing: usize,
     ) -> Filled {
-        // What the table of a library lacks comes as if there were none.
-        let has_left = !self.libraries.is_empty() && self.leave(pages, address)?;
         match area.backing {
             Backing::File { node, offset, writable } if area.shared => {
                 let index = (offset + (address - area.start)) / PAGE_SIZE;
@@ -75,11 +73,7 @@ impl AddressSpace {
                 if self.is_copy {
                     self.note_touched(address);
                 }
-                let around =
-                    if self.warm_up(pages, area, (node, write), !has_left) { AROUND_WARM } else { FAULT_AROUND };
-                if self.has_library(address) {
-                    return Ok(());
-                }
+                let around = if self.warm_up(pages, area, (node, write)) { AROUND_WARM } else { FAULT_AROUND };
                 if self.frames.get(address) == 0 {
                     self.fill_around(pages, area, address, (node, offset), around)?;
                 }
@@ -90,12 +84,6 @@ impl AddressSpace {
             _ if area.shared => self.fill_shared_page(pages, area, address),
             _ => self.fill_ahead(pages, area, address, missing),
         }
-    }
-
-    /// No shared table maps the page at an address from now on, nor those beside it; whether one did.
-    #[cold]
-    fn leave(&mut self, pages: &mut impl PageOps, address: u64) -> Result<bool, FaultError> {
-        self.unshare_text(pages, address, address + PAGE_SIZE).map_err(|_| FaultError::OutOfMemory)
     }
 
     /// A page of zeros that others are to see, whether the program may read it or not.
@@ -136,24 +124,22 @@ impl AddressSpace {
     }
 
     /// Brings those pages of a private mapping of a file that programs touch, once, as copies where the program `writes` first; whether
-    /// any are known. Where parts of the file lie side by side it is a library: those of all parts come, as for a program that begins,
-    /// but for what comes with a table that others have, too, where that may be (`links`).
+    /// any are known. Where parts of the file lie side by side it is a library: those of all parts come, as for a program that begins.
     #[inline(never)]
-    fn warm_up(&mut self, pages: &mut impl PageOps, area: &Vma, (node, writes): (u64, bool), links: bool) -> bool {
+    fn warm_up(&mut self, pages: &mut impl PageOps, area: &Vma, (node, writes): (u64, bool)) -> bool {
         if self.is_copy || self.warm.iter().any(|place| place.contains(&area.start)) {
             return !self.is_copy;
         }
         let place = self.areas.beside(area, PARTS, |other| shows(other, node).is_some());
         let is_library = place != (area.start..area.end);
-        let linked = is_library && links && self.link_libraries(pages, node, &place);
-        let parts = self.parts_without_libraries(&place);
+        let parts: Vec<Vma> = self.areas.parts(place.start, place.end).collect();
         let (mut first, mut end) = (u64::MAX, 0);
         for part in &parts {
             let offset = shows(part, node).unwrap_or(0);
             (first, end) = (offset.min(first), end.max(offset + part.bytes()));
         }
         let set = pages.working_set(node, first / PAGE_SIZE, end.div_ceil(PAGE_SIZE)).unwrap_or_default();
-        if set.is_empty() && !linked {
+        if set.is_empty() {
             return false;
         }
         self.note_warm(place);

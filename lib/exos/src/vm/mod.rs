@@ -11,7 +11,6 @@ pub mod mlock;
 pub mod mremap;
 pub mod page_record;
 pub mod root_scan;
-pub mod shared_text;
 pub mod table_scan;
 mod truncate;
 pub mod vma;

@@ -60,7 +60,7 @@ impl AddressSpace {
         self.unmap(pages, kept.end(), wish.end())?;
         let to = match wish.to {
             Some(to) => to,
-            None => self.find_place(kept.new_bytes)?,
+            None => self.areas.find_place(kept.new_bytes)?,
         };
         self.relocate(pages, &kept, to)?;
         Ok(to)

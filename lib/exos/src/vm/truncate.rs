@@ -21,7 +21,6 @@ impl AddressSpace {
         let places: Vec<(u64, u64, bool)> =
             self.areas.iter().filter_map(|area| place_of(area, node, first, end)).collect();
         for (start, end, shared) in places {
-            self.unshare_text(pages, start, end)?;
             if shared || copies {
                 self.drop_pages(pages, start, end)?;
                 continue;

@@ -24,7 +24,6 @@ fn after_fork_each_sees_what_was_and_its_own_writes() {
             rows_left: None,
             at_hand: 0,
             held: BTreeMap::new(),
-            libraries: BTreeMap::new(),
         };
         let (mut parent, mut child) = (process(0), process(1));
         let mut space = AddressSpace::default();

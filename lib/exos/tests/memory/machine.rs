@@ -6,8 +6,6 @@ use exos::errno::{Errno, Result};
 use exos::vm::address_space::{Access, AddressSpace, FaultError, PageOps};
 use exos::vm::fault_around::ZEROS;
 use exos::vm::page_record::page_of;
-use exos::vm::shared_text::{PARTS, Part};
-use exos::vm::table_scan::SPAN;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -48,8 +46,6 @@ pub(crate) struct Process {
     pub(crate) at_hand: usize,
     /// How often each file is held.
     pub(crate) held: BTreeMap<u64, i32>,
-    /// The pages that tables of libraries map, by the span; they are no entries of `table`.
-    pub(crate) libraries: BTreeMap<u64, BTreeMap<u64, u64>>,
 }
 
 impl Process {
@@ -79,10 +75,9 @@ impl Process {
         }
     }
 
-    /// The page that lies at an address, by whichever table.
+    /// The page that lies at an address, if any does.
     fn page_at(&self, address: u64) -> Option<u64> {
-        let by_library = || self.libraries.values().find_map(|table| table.get(&address)).copied();
-        self.table.get(&address).map(|entry| page_of(*entry)).or_else(by_library)
+        self.table.get(&address).map(|entry| page_of(*entry))
     }
 }
 
@@ -155,8 +150,6 @@ impl PageOps for Process {
     }
     fn map(&mut self, rows: &[MapRow]) -> Result<()> {
         for row in rows {
-            let span = row.address & !(SPAN - 1);
-            assert!(row.entry & PRESENT == 0 || !self.libraries.contains_key(&span), "a shared table is not changed");
             let is_there = row.entry & PRESENT != 0 || self.table.contains_key(&row.address);
             if let Some((left, changed)) = &mut self.rows_left
                 && is_there
@@ -221,24 +214,6 @@ impl PageOps for Process {
     fn prepare(&mut self, _: u64) -> Result<()> {
         Ok(())
     }
-    fn link_library(&mut self, node: u64, base: u64, parts: [u64; PARTS]) -> Option<u64> {
-        let in_span = |address: &u64| (base..base + SPAN).contains(address);
-        assert!(!self.table.keys().any(|address| in_span(address)), "the span is empty");
-        let mut mapped = BTreeMap::new();
-        for part in parts.into_iter().filter(|word| *word != 0).map(|word| Part::from_word(word).expect("a part")) {
-            for page in (0..part.pages).filter(|page| part.index + page < pages_of_file(node)) {
-                let number = FILE + node * 1000 + part.index + page;
-                self.machine.borrow_mut().contents.insert(number, (part.index + page) as u8);
-                mapped.insert(base + (part.place + page) * PAGE_SIZE, number);
-            }
-        }
-        self.libraries.insert(base, mapped);
-        Some(base / SPAN)
-    }
-    fn unlink_library(&mut self, base: u64) -> Result<()> {
-        self.libraries.remove(&base);
-        Ok(())
-    }
     fn hold_file(&mut self, node: u64, hold: bool) {
         *self.held.entry(node).or_default() += if hold { 1 } else { -1 };
     }
@@ -255,6 +230,5 @@ pub(crate) fn alone() -> Process {
         rows_left: None,
         at_hand: 0,
         held: BTreeMap::new(),
-        libraries: BTreeMap::new(),
     }
 }

@@ -8,5 +8,4 @@ mod files;
 mod fork;
 mod frames;
 mod journal;
-mod library;
 mod machine;

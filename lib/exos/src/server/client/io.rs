@@ -3,7 +3,6 @@
 use super::Client;
 use crate::errno::Result;
 use crate::server::protocol::{self, Request, WINDOW_BYTES};
-use crate::vm::shared_text::PARTS;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
@@ -94,14 +93,6 @@ impl Client {
         let window = self.window()?;
         let [_, count, ..] = self.exchange([Request::WorkingSet as u64, node, first, end, 0, 0])?;
         Ok(numbered(window.words(), count))
-    }
-
-    /// The table that maps parts of a file, each a word of `memory::library::Part`.
-    ///
-    /// # Errors
-    /// `ENOSPC` where there is none; what the server refuses.
-    pub fn library_table(&self, node: u64, [a, b, c, d]: [u64; PARTS]) -> Result<u64> {
-        Ok(self.exchange([Request::SharedTextTable as u64, node, a, b, c, d])?[1])
     }
 
     /// Seals of a file, after some are added.
