@@ -616,51 +616,6 @@ fn an_entry_that_is_being_written_is_not_there() {
     assert_eq!(catalogue.name(ROOT, b"name"), None, "its sequence number is odd");
 }
 
-/// What is shown that a file begins with, as `words` of a catalogue tell it.
-fn head_of(catalogue: exos::vfs::dcache::Dcache<'_>, id: u64) -> Option<Vec<u8>> {
-    use std::sync::atomic::Ordering::SeqCst;
-    let (stamp, status) = catalogue.stamped(id)?;
-    let head = catalogue.head(id, stamp)?;
-    let bytes: Vec<u8> = head.words().iter().flat_map(|word| word.load(SeqCst).to_le_bytes()).collect();
-    head.is_same().then(|| bytes[..bytes.len().min(status.size as usize)].to_vec())
-}
-
-#[test]
-fn what_a_library_begins_with_is_shown_until_it_may_be_another() {
-    use exos::vfs::dcache::{Dcache, HEAD_BYTES, WORDS};
-    let words: Vec<std::sync::atomic::AtomicU64> = (0..WORDS).map(|_| 0.into()).collect();
-    let catalogue = Dcache::new(&words);
-    let mut tree = tree(20);
-    let id = tree.create(ROOT, b"f", fresh(FILE, b"")).expect("f");
-    tree.write(id, 0, 5000, |place, piece| {
-        (place..).zip(piece).for_each(|(place, byte)| *byte = place as u8);
-    })
-    .expect("there is room");
-    let show = |tree: &mut FileTree<HostStore>| {
-        tree.carry_out(catalogue);
-        tree.publish(catalogue, ROOT, b"/f").expect("it is there");
-        tree.head_of_library(id).into_iter().for_each(|head| catalogue.show_head(id, head));
-        head_of(catalogue, id)
-    };
-    assert_eq!(show(&mut tree), None, "nobody maps it");
-    tree.working_sets.note(id, 0);
-    let mut expected: Vec<u8> = (0..HEAD_BYTES).map(|place| place as u8).collect();
-    assert_eq!(show(&mut tree), Some(expected.clone()));
-    tree.write(id, 3, 1, |_, piece| piece.fill(99)).expect("there is room");
-    tree.carry_out(catalogue);
-    assert_eq!(head_of(catalogue, id), None, "it was written");
-    expected[3] = 99;
-    assert_eq!(show(&mut tree), Some(expected.clone()));
-    catalogue.hide_head(id + 1);
-    assert!(head_of(catalogue, id).is_some(), "that is another one");
-    catalogue.hide_head(id);
-    assert_eq!(head_of(catalogue, id), None);
-    tree.truncate(id, 10).expect("it is shorter");
-    assert_eq!(show(&mut tree).as_deref(), Some(&expected[..10]));
-    tree.page(id, 0, true).expect("it is mapped");
-    assert_eq!(show(&mut tree), None, "others write it by a mapping");
-}
-
 #[test]
 fn extended_attributes_are_counted_as_contents_are_and_go_with_their_file() {
     let mut tree = tree(6);

@@ -12,7 +12,6 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::mem::MaybeUninit;
 use core::ops::Deref;
-use core::sync::atomic::AtomicU64;
 
 core::arch::global_asm!(
     ".pushsection .text.exos_user_copy, \"ax\", @progbits",
@@ -170,13 +169,6 @@ pub(super) fn write_from_address(to: u64, from: u64, bytes: u64) -> Result<()> {
     check(to, bytes)?;
     // SAFETY: as for `write`; `from` lies in a mapped window, by the caller's check.
     outcome(unsafe { exos_user_copy(to, from, bytes) })
-}
-
-/// Copies to the program from words that others may write at the same time.
-pub fn write_from_words(to: u64, words: &[AtomicU64], from: usize, bytes: usize) -> Result<()> {
-    let is_within = from.checked_add(bytes).is_some_and(|end| end <= size_of_val(words));
-    assert!(is_within, "a copy from outside of the words");
-    write_from_address(to, words.as_ptr() as u64 + from as u64, bytes as u64)
 }
 
 /// Copies between ranges of ExOS's own, both mapped, by the caller's check: windows and pages of the program that are

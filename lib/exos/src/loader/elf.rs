@@ -153,15 +153,6 @@ impl Image {
     }
 }
 
-/// How far behind the beginning of a library the first of its data lies that may be written, in whole pages; nothing where that does not
-/// stand in `head`, what it begins with, or where the file does not begin as a library.
-pub fn data_of_library(head: &[u8]) -> Option<u64> {
-    let header = FileHeader::read(head).ok().filter(|header| header.kind == constants::ET_DYN)?;
-    let table = header.table(head, |_, _| Err(Errno::ENOEXEC)).ok()?;
-    let is_data = |part: &ProgramHeader| part.p_type == constants::PT_LOAD && part.p_flags & constants::PF_W != 0;
-    FileHeader::program_headers(&table).find(is_data).map(|part| part.p_vaddr & PAGE_MASK)
-}
-
 /// So many bytes of a file from an offset on: mostly they lie in what it begins with.
 ///
 /// # Errors

@@ -15,7 +15,7 @@ use crate::hw::mapping::{Mapping, Mappings};
 use crate::hw::page_store::PageStore;
 use crate::hw::usercopy::Path;
 use crate::process::credentials::Credentials;
-use crate::vfs::dcache::{Dcache, HEAD_BYTES, word_of};
+use crate::vfs::dcache::{Dcache, word_of};
 use crate::vfs::file_data::PageStorage;
 use crate::vfs::file_lock::Locks;
 use crate::vfs::id_map::NumberMap;
@@ -456,9 +456,6 @@ impl FileServer {
             outcome = outcome.and(window.write(place as u64, bytes));
         })?;
         outcome?;
-        if range[0].saturating_add(range[1]) <= HEAD_BYTES as u64 {
-            self.show_head(handle.at);
-        }
         Ok([count, 0, 0, 0, 0])
     }
 

@@ -9,9 +9,8 @@ use super::handle::{Handle, node_of, right};
 use super::protocol;
 use crate::errno::{Errno, Result};
 use crate::loader::elf::HEAD;
-use crate::vfs::dcache::Dcache;
 use crate::vfs::inode::NodeId;
-use crate::vfs::mount_table::{FIRST, Location};
+use crate::vfs::mount_table::Location;
 use crate::vfs::namespace::{FsCredentials, ROOT, access};
 use crate::vfs::path_walk::{PATH_BYTES, WalkResult};
 use alloc::vec::Vec;
@@ -171,17 +170,6 @@ impl FileServer {
         held.any(|word| manner(Handle::from_word(*word)))
     }
 
-    /// Shows what a file begins with that somebody has looked at, for the next one who does: only of what programs map, such as
-    /// libraries, that everybody finds and may read, and that nobody changes by a mapping.
-    pub(super) fn show_head(&self, at: Location) {
-        let Ok(node) = self.tree.node(at.node) else { return };
-        let is_for_all = at.mount == FIRST && node.mode & linux::S_IROTH != 0 && node.writers == 0;
-        if is_for_all && self.tree.changes.is_empty() {
-            let head = self.tree.head_of_library(at.node);
-            head.into_iter().for_each(|head| Dcache::new(self.dcache.words()).show_head(at.node, head));
-        }
-    }
-
     /// A handle that may write is held once more, or once less.
     pub(super) fn note_writer(&mut self, handle: Handle, hold: bool) {
         if !handle.writes() {
@@ -190,7 +178,5 @@ impl FileServer {
         if let Ok(node) = self.tree.node_mut(handle.at.node) {
             node.writers = if hold { node.writers.saturating_add(1) } else { node.writers.saturating_sub(1) };
         }
-        // It may be mapped, and then be written unseen.
-        Dcache::new(self.dcache.words()).hide_head(handle.at.node);
     }
 }

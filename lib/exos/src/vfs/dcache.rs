@@ -1,9 +1,8 @@
 //! What the server shows of names and nodes: a cache in pages that every process may read, so that finding a file and
 //! telling what it is needs nobody's help (exposed structure, xok-exos-sosp97 §3).
 //!
-//! Pure, over words. Four tables of entries that are found by a hash: what a name in a directory leads to, or that it leads
-//! nowhere; what `stat` tells of a node; where a symbolic link leads, which never changes; and what a library begins with, for as long
-//! as `stat` tells of it what it told then. Only what everybody may see is shown: names in directories that all may read and
+//! Pure, over words. Three tables of entries that are found by a hash: what a name in a directory leads to, or that it leads
+//! nowhere; what `stat` tells of a node; and where a symbolic link leads, which never changes. Only what everybody may see is shown: names in directories that all may read and
 //! search, as are all directories above them. The server takes an entry out before it answers whoever changed what the
 //! entry tells; what is not there is asked for, as ever. There is one writer. An entry begins with a sequence number, odd
 //! while it is written: a reader that meets a change finds nothing. A reader trusts nothing but the server, whose pages
@@ -19,7 +18,7 @@ use linux_raw_sys::general::{S_IFDIR, S_IFLNK, S_IFMT};
 /// Bytes of the longest name that is shown.
 pub const NAME_BYTES: usize = 32;
 /// Pages that the tables take.
-pub const PAGES: usize = 22;
+pub const PAGES: usize = 18;
 
 const NAMES: usize = 512;
 /// Sequence, directory, node (0: there is none), length (0..8) and the node's type as `getdents64` tells it (8..), bytes.
@@ -32,13 +31,8 @@ const LINKS: usize = 64;
 const LINK_WORDS: usize = 16;
 /// Bytes of the longest target of a symbolic link that is shown.
 pub const TARGET_BYTES: usize = (LINK_WORDS - 3) * 8;
-const HEADS: usize = 16;
-/// Sequence, node, sequence of that one's entry, bytes.
-const HEAD_WORDS: usize = 128;
-/// Bytes of a file that are shown: what a library is looked at for before it is mapped.
-pub const HEAD_BYTES: usize = (HEAD_WORDS - 3) * 8;
 /// Words of the tables.
-pub const WORDS: usize = NAMES * NAME_WORDS + NODES * NODE_WORDS + LINKS * LINK_WORDS + HEADS * HEAD_WORDS;
+pub const WORDS: usize = NAMES * NAME_WORDS + NODES * NODE_WORDS + LINKS * LINK_WORDS;
 
 const _: () = assert!(WORDS * 8 == PAGES * 4096 && Status::WORDS < NODE_WORDS);
 
@@ -173,27 +167,6 @@ pub struct Dcache<'a> {
     names: &'a [[AtomicU64; NAME_WORDS]; NAMES],
     nodes: &'a [[AtomicU64; NODE_WORDS]; NODES],
     links: &'a [[AtomicU64; LINK_WORDS]; LINKS],
-    heads: &'a [[AtomicU64; HEAD_WORDS]; HEADS],
-}
-
-/// What a file begins with, as it is shown.
-#[derive(Clone, Copy, Debug)]
-pub struct Head<'a> {
-    entry: &'a [AtomicU64; HEAD_WORDS],
-    sequence: u64,
-}
-
-impl<'a> Head<'a> {
-    /// The bytes, in words.
-    pub fn words(self) -> &'a [AtomicU64] {
-        &self.entry[3..]
-    }
-
-    /// Whether what was read of it before is what was shown.
-    pub fn is_same(self) -> bool {
-        fence(Acquire);
-        self.entry[0].load(Relaxed) == self.sequence
-    }
 }
 
 impl<'a> Dcache<'a> {
@@ -203,8 +176,7 @@ impl<'a> Dcache<'a> {
         assert!(words.len() >= WORDS, "too few words for the catalogue");
         let (names, rest) = words.split_at(NAMES * NAME_WORDS);
         let (nodes, rest) = rest.split_at(NODES * NODE_WORDS);
-        let (links, heads) = rest.split_at(LINKS * LINK_WORDS);
-        Self { names: table(names), nodes: table(nodes), links: table(links), heads: table(heads) }
+        Self { names: table(names), nodes: table(nodes), links: table(rest) }
     }
 
     /// What a name in a directory leads to, if that is shown: then everybody may search the directory.
@@ -331,35 +303,6 @@ impl<'a> Dcache<'a> {
         (status.node == id && id != 0).then_some((sequence, status))
     }
 
-    /// What a file begins with, if that is shown, and [`Self::stamped`] tells this number of it still.
-    pub fn head(self, id: NodeId, stamp: u64) -> Option<Head<'a>> {
-        let entry = self.head_entry(id);
-        let (sequence, [node, then]) = read(entry)?;
-        (node == id && then == stamp).then_some(Head { entry, sequence })
-    }
-
-    /// Shows what a file begins with that is shown itself, zeros behind its end, unless that is shown already.
-    pub fn show_head(self, id: NodeId, bytes: &[u8]) {
-        let Some((stamp, _)) = self.stamped(id) else { return };
-        if self.head(id, stamp).is_some() {
-            return;
-        }
-        let mut words = [0; HEAD_WORDS - 1];
-        (words[0], words[1]) = (id, stamp);
-        for (word, some) in words[2..].iter_mut().zip(bytes.chunks(8)) {
-            *word = word_of(some);
-        }
-        write(self.head_entry(id), &words);
-    }
-
-    /// Shows nothing of what a file begins with: somebody may change it unseen.
-    pub fn hide_head(self, id: NodeId) {
-        let entry = self.head_entry(id);
-        if entry[1].load(Relaxed) == id {
-            invalidate(entry);
-        }
-    }
-
     /// What kind of node it is, if it is shown what `stat` tells of it.
     pub fn kind(self, id: NodeId) -> Option<u32> {
         let (_, [node, mode_links]) = read(self.node_entry(id))?;
@@ -424,7 +367,6 @@ impl<'a> Dcache<'a> {
         (0..NAMES).for_each(|slot| invalidate(self.name_entry(slot)));
         (0..NODES as u64).for_each(|slot| invalidate(self.node_entry(slot)));
         (0..LINKS as u64).for_each(|slot| invalidate(self.link_entry(slot)));
-        (0..HEADS as u64).for_each(|slot| invalidate(self.head_entry(slot)));
     }
 
     #[inline]
@@ -435,11 +377,6 @@ impl<'a> Dcache<'a> {
     #[inline]
     fn node_entry(self, id: NodeId) -> &'a [AtomicU64; NODE_WORDS] {
         &self.nodes[(id % NODES as u64) as usize]
-    }
-
-    #[inline]
-    fn head_entry(self, id: NodeId) -> &'a [AtomicU64; HEAD_WORDS] {
-        &self.heads[(id % HEADS as u64) as usize]
     }
 
     #[inline]

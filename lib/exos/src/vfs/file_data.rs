@@ -1,6 +1,5 @@
 //! The bytes of files, in pages of a [`Store`]; holes take no page.
 
-use super::dcache::HEAD_BYTES;
 use super::inode::{Body, Inode, NodeId};
 use super::namespace::FileTree;
 use super::page_index::Pages;
@@ -200,15 +199,6 @@ impl<S: PageStorage> FileTree<S> {
             *number = pages.get(index).map_or(0, |page| self.store.number(page));
         }
         Ok(())
-    }
-
-    /// What a file begins with that programs map, as libraries are, if nobody may write that by a mapping.
-    pub fn head_of_library(&self, id: NodeId) -> Option<&[u8]> {
-        let node = self.node(id).ok().filter(|_| self.working_sets.knows(id))?;
-        let Body::Pages(pages) = &node.body else { return None };
-        let first = pages.get(0).filter(|page| !self.store.is_shared(*page))?;
-        let bytes = usize::try_from(node.size).map_or(HEAD_BYTES, |size| size.min(HEAD_BYTES));
-        Some(&self.store.bytes(first)[..bytes])
     }
 
     /// The pages between two that programs touch, as far as there are pages, in ascending order: index, and number in the upper

@@ -1,5 +1,5 @@
 //! Pages of files that a process reads again and again, mapped in its library: a small read is then a copy, and nobody is
-//! asked (exposed structure, xok-exos-sosp97 §3). What libraries begin with the server shows to everybody.
+//! asked (exposed structure, xok-exos-sosp97 §3).
 //!
 //! Holds always: bytes are taken from a page only while the catalogue shows of the file what it showed when the server
 //! told the page's number. Whoever changes a file by the server changes that; who changes it by a shared mapping changes
@@ -11,14 +11,10 @@ use crate::address_map::PAGE_SIZE;
 use crate::errno::Result;
 use crate::hw::current::process;
 use crate::hw::mapping::Mapping;
-use crate::hw::usercopy;
-use crate::loader::elf;
 use crate::server::handle::{is_first_mount, node_of};
-use crate::vfs::dcache::HEAD_BYTES;
 use crate::vfs::inode::{Status, is_read_noted};
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::S_IFREG;
 use runtime::{PageNumber, clock};
 
@@ -72,33 +68,8 @@ impl Client {
         if let Some(view) = self.views.mapped.iter().find(|view| view.place == place && view.sequence == sequence) {
             return Some(view.window.copy_to_user(within, to, count).map(|()| count));
         }
-        if offset + count <= HEAD_BYTES as u64
-            && let Some(outcome) = self.read_head(node, sequence, [offset, to, count])
-        {
-            return Some(outcome);
-        }
         let window = self.map_if_often(place, status.size)?;
         Some(window.copy_to_user(within, to, count).map(|()| count))
-    }
-
-    /// Reads from what a library begins with, if that is shown.
-    #[inline(never)]
-    fn read_head(&self, node: u64, sequence: u64, [offset, to, count]: [u64; 3]) -> Option<Result<u64>> {
-        let head = self.catalogue()?.head(node_of(node), sequence)?;
-        let outcome = usercopy::write_from_words(to, head.words(), offset as usize, count as usize);
-        head.is_same().then_some(outcome.map(|()| count))
-    }
-
-    /// Where the data of a library begins that may be written, if what it begins with is shown (see `image::data_of_library`).
-    pub fn data_of_library(&self, node: u64) -> Option<u64> {
-        let catalogue = self.catalogue().filter(|_| is_first_mount(node))?;
-        let (sequence, _) = catalogue.stamped(node_of(node))?;
-        let head = catalogue.head(node_of(node), sequence)?;
-        let mut bytes = [0; HEAD_BYTES];
-        for (some, word) in bytes.chunks_exact_mut(8).zip(head.words()) {
-            some.copy_from_slice(&word.load(Relaxed).to_le_bytes());
-        }
-        if head.is_same() { elf::data_of_library(&bytes) } else { None }
     }
 
     /// Maps a page that was asked for often; the one that was mapped first goes.
