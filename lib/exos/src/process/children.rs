@@ -267,7 +267,6 @@ impl Child {
             told(public::WRITTEN, public::WRITTEN_WORDS).for_each(|address| space.note_written(address));
             told(public::TOUCHED, public::TOUCHED_WORDS).for_each(|address| space.note_touched(address));
         }
-        process.files.lock().forget_newborn(self.made.number);
         if process.can_wait(&self) { process.defer_first(self) } else { self.recycle() }
     }
 

@@ -261,9 +261,6 @@ pub(super) fn release_children() {
     let (ended, alive): (Vec<Child>, Vec<Child>) = children.into_iter().partition(|child| child.status().is_some());
     ended.into_iter().for_each(Child::reap);
     process.abandon_nursery();
-    if !alive.is_empty() {
-        process.files.lock().make_newborns_known();
-    }
     alive.iter().for_each(Child::tell_of_parents_end);
     wait_to_be_needless(&alive);
     if process.may_have_heirs() {

@@ -396,11 +396,8 @@ fn endow(made: &EnvironmentRef, is_known: bool) -> Result<()> {
     budget::reserve(PAGES);
     let given = budget::give(made.number, Resource::Page, PAGES).map_err(Errno::from);
     given.and_then(|()| made.endow(&BUDGETS)).map_err(|_| Errno::EAGAIN)?;
-    let process = process();
-    if !is_known && process.has_threads.load(Relaxed) {
-        process.files.lock().adopt(made.number)?;
-    } else if !is_known {
-        process.files.lock().register_lazily(made.number)?;
+    if !is_known {
+        process().files.lock().adopt(made.number)?;
     }
     budget::give_back();
     Ok(())

@@ -65,13 +65,6 @@ impl Server {
         ProcessTable { key: OWN_KEY, succession: self.succession() }
     }
 
-    /// Whether a process made an environment. Where it has died the kernel knows its heir in its place, and both have to say so.
-    pub(super) fn has_made(&self, maker: u64, environment: u64) -> bool {
-        let creator = exposed::environment(EnvironmentId(environment)).map(|info| info.creator.load(Acquire));
-        let says_so = || self.sight().maker_of(EnvironmentId(environment)) == Some(maker);
-        creator == Some(maker) || !exposed::lives(EnvironmentId(maker)) && says_so()
-    }
-
     /// Processes that another environment goes on for.
     pub(super) fn succession(&self) -> PidMap<'static> {
         status_page::succession(self.board)

@@ -145,7 +145,7 @@ impl Server {
             return;
         }
         self.server.tree.now = now();
-        if Request::allocates(message[0] & !protocol::NEWBORNS) && !self.server.tree.store.quota.refill() {
+        if Request::allocates(message[0]) && !self.server.tree.store.quota.refill() {
             message[0] = u64::from(Errno::ENOMEM.number());
             return;
         }
@@ -154,11 +154,6 @@ impl Server {
         {
             *message = answer;
             return;
-        }
-        let are_newborns = message[0] & protocol::NEWBORNS != 0;
-        message[0] &= !protocol::NEWBORNS;
-        if are_newborns || !Request::is_local(message[0]) {
-            self.take_in_newborns();
         }
         self.answer(EnvironmentId(environment), caller, message);
         self.server.revoke_where_narrowed();
@@ -242,8 +237,6 @@ impl Server {
         if let Some(place) = place {
             let window = self.spare.remove(place);
             protocol::idle_in(window.words()).take_all().for_each(drop);
-            let newborns = protocol::newborns_in(window.words());
-            newborns.all().for_each(|number| newborns.forget(number));
             return Ok(window);
         }
         let mut pages = vec![PageNumber::NONE; WINDOW_PAGES];
@@ -259,11 +252,10 @@ impl Server {
     /// A new process inherits what its maker holds, but for what it has no use for. The session may make one that holds the root only.
     fn adopt(&mut self, environment: EnvironmentId, caller: u64, message: &mut Message) -> Result<()> {
         let newborn = message[1];
-        // Whoever was noted is taken in already: this is no affair of the caller's alone.
-        self.bury_dead_clients();
+        self.bury_the_dead();
         check_maker(environment, newborn)?;
         let left_out = self.left_out(caller, message[3]);
-        self.register_pending(caller, newborn, &left_out)?;
+        self.register(caller, newborn, &left_out)?;
         if message[2] == 1 { self.attach(newborn, PageNumber(message[4]), message) } else { Ok(()) }
     }
 
@@ -274,32 +266,8 @@ impl Server {
         words.iter().take(count as usize).map(|word| word.load(Relaxed)).collect()
     }
 
-    /// Makes clients of those whom their makers have noted; whether there were any. Who makes processes loses some, too: the dead
-    /// go then.
-    fn take_in_newborns(&mut self) -> bool {
-        let noted = |(maker, client): (&u64, &Client)| {
-            let newborns = client.window.iter().flat_map(|window| protocol::newborns_in(window.words()).all());
-            newborns.map(|newborn| (*maker, newborn)).collect::<Vec<_>>()
-        };
-        let noted: Vec<(u64, u64)> = self.server.clients.iter().flat_map(noted).collect();
-        if noted.is_empty() {
-            return false;
-        }
-        for (maker, newborn) in noted {
-            if exposed::lives(EnvironmentId(newborn)) && self.has_made(maker, newborn) {
-                // Who has no room for it has a child that finds nothing.
-                let _ = self.register_pending(maker, newborn, &[]);
-            }
-            // Now only its maker may close by itself what they both hold.
-            let window = self.server.clients.get(&maker).and_then(|client| client.window.as_ref());
-            window.into_iter().for_each(|window| protocol::newborns_in(window.words()).forget(newborn));
-        }
-        self.bury_dead_clients();
-        true
-    }
-
     /// It holds what its maker holds, but for what is left out, each once.
-    fn register_pending(&mut self, caller: u64, newborn: u64, left_out: &[u64]) -> Result<()> {
+    fn register(&mut self, caller: u64, newborn: u64, left_out: &[u64]) -> Result<()> {
         let maker = self.server.clients.get(&caller);
         // The session made the environment that this runs in.
         let by_session = exposed::environment(area::number()).is_some_and(|own| own.creator.load(Acquire) == caller);
@@ -332,14 +300,8 @@ impl Server {
         Ok(())
     }
 
-    /// Lets go of what dead clients held.
+    /// Releases what dead clients held.
     pub fn bury_the_dead(&mut self) {
-        if !self.take_in_newborns() {
-            self.bury_dead_clients();
-        }
-    }
-
-    fn bury_dead_clients(&mut self) {
         let is_dead = |number: &u64| !exposed::lives(EnvironmentId(*number));
         let dead: Vec<u64> = self.server.clients.keys().copied().filter(is_dead).collect();
         for number in dead {

@@ -6,12 +6,11 @@
 //! objects and POSIX queues; `mounts` is about mounts. `keys` gives processes the keys of their users, `audience` opens pages to whom they are told of, `users` says who may
 //! become whom and send signals to whom, `set_id` what becomes of who executes a set-id program, `programs` is about files that run, `questions` hands on what
 //! processes ask each other, `vouching` who connects and sends to whom, `futexes` who waits for words of shared memory, `precedence` who goes before others on a CPU. `allowance` is what it may have of the memory. `client` runs in each process;
-//! `idle` is what a client keeps that it closed, `newborn` are those whom it has made.
+//! `idle` is what a client keeps that it closed.
 
 pub mod condemned;
 pub mod handle;
 pub mod handle_cache;
-pub mod pending_children;
 pub mod priority_table;
 pub mod protocol;
 

@@ -3,8 +3,7 @@
 //! A message is six words: an operation and its arguments; an answer is an error (0: none, or [`ELSEWHERE`]) and its
 //! results. Paths and bytes lie in a window that both map: what the server reads there it copies first.
 
-use super::handle_cache::{self, HandleCache};
-use super::pending_children::PendingChildren;
+use super::handle_cache::HandleCache;
 use crate::errno::Errno;
 use crate::loader::elf::HEAD;
 use crate::vfs::path_walk::PATH_BYTES;
@@ -37,8 +36,6 @@ pub const PROGRAMS: usize = 3;
 /// Words of the notice page, one for each line of the cache of raw disks: 0 while a transfer of that line is in flight,
 /// then what the kernel says of it.
 pub const DISK_LINES: usize = 160;
-/// Bit of an operation: the server may not have heard of who asks, or of somebody whom that one has made: see [`Newborns`].
-pub const NEWBORNS: u64 = 1 << 63;
 /// In place of an error: the path leads out of the file system; the node is in word 1, the length of the rest, which
 /// lies in the window, in word 2.
 pub const ELSEWHERE: u64 = 1 << 32;
@@ -88,6 +85,11 @@ macro_rules! requests {
 }
 
 impl Request {
+    /// Whether it is about words of shared memory.
+    pub fn is_of_futexes(number: u64) -> bool {
+        number >= Self::FutexEnter as u64 && number <= Self::FutexRequeue as u64
+    }
+
     /// Whether the server keeps something for who asks, which takes of its own memory. What files have counts elsewhere.
     pub fn allocates(number: u64) -> bool {
         use Request as Is;
@@ -728,13 +730,6 @@ impl LockRequest {
 #[inline]
 pub fn idle_in(window: &[AtomicU64]) -> HandleCache<'_> {
     HandleCache::new(window[WINDOW_BYTES as usize / 8..].first_chunk().expect("a window has a page behind its bytes"))
-}
-
-/// Those that a client has made and nobody has heard of, in the words of its window.
-#[inline]
-pub fn newborns_in(window: &[AtomicU64]) -> PendingChildren<'_> {
-    let behind = &window[WINDOW_BYTES as usize / 8 + handle_cache::ENTRIES..];
-    PendingChildren::new(behind.first_chunk().expect("a window has a page behind its bytes"))
 }
 
 /// Two lengths in one word.

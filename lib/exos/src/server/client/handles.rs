@@ -37,7 +37,7 @@ impl Client {
             return None;
         }
         let words = self.window.as_ref()?.words();
-        if self.has_newborns() { None } else { Some(protocol::idle_in(words)) }
+        Some(protocol::idle_in(words))
     }
 
     /// Holds a node once more, or once less.

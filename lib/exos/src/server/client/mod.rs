@@ -33,7 +33,6 @@ use crate::hw::mapping::Mapping;
 use crate::loader::cpu_entry;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::AtomicBool;
 use runtime::transfer::{self, Kind, Message};
 use runtime::{EnvironmentId, Error, Failure, PageNumber, exposed, time_slice};
 
@@ -48,8 +47,6 @@ pub struct Client {
     views: Views,
     /// The process asked for locks on files, some of which go with any descriptor of theirs.
     has_locks: bool,
-    /// The server may not have heard of this process, or of one that it has made.
-    may_have_newborns: AtomicBool,
 }
 
 /// Where an operation on a path came out: done, or in a file system that this process makes itself.
@@ -83,16 +80,13 @@ impl Client {
     /// A connection that attaches when it is first used.
     pub fn new(server: EnvironmentId) -> Self {
         let (has_own_root, has_locks, views) = (false, false, Views::default());
-        let may_have_newborns = AtomicBool::new(false);
-        Self { server: server, window: None, has_own_root, views, has_locks, may_have_newborns }
+        Self { server: server, window: None, has_own_root, views, has_locks }
     }
 
     /// Forgets the window: the process is a new one that has another.
     pub fn begin_again(&mut self) {
         self.window = None;
         self.has_locks = false;
-        // It may be one.
-        self.may_have_newborns = AtomicBool::new(true);
         self.views = Views::default();
     }
 
@@ -112,10 +106,7 @@ impl Client {
         Ok(answer)
     }
 
-    fn call(&self, mut message: Message) -> Result<Message> {
-        if self.has_newborns() {
-            message[0] |= protocol::NEWBORNS;
-        }
+    fn call(&self, message: Message) -> Result<Message> {
         call(self.server, message)
     }
 

@@ -1,55 +1,14 @@
-//! Those that a process makes, its children and threads: when the server hears of them, and with which window they begin.
+//! Registration with the server of the children and threads that a process makes, and the window that each begins with.
 
 use super::{Client, window_pages};
 use crate::errno::Result;
 use crate::hw::mapping::Mapping;
-use crate::server::pending_children::PendingChildren;
-use crate::server::protocol::{self, Request, WINDOW_BYTES};
+use crate::server::protocol::{Request, WINDOW_BYTES};
 use alloc::vec::Vec;
-use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::{EnvironmentId, PageNumber};
 
 impl Client {
-    /// Makes a new environment a client, as soon as anybody has to know of it.
-    pub fn register_lazily(&self, newborn: EnvironmentId) -> Result<()> {
-        if self.newborns().is_some_and(|newborns| newborns.note(newborn.0)) {
-            self.may_have_newborns.store(true, Relaxed);
-            return Ok(());
-        }
-        self.adopt(newborn)
-    }
-
-    /// Whether there is one that holds what this process does, the server has to hear of it before that changes, or this process
-    /// is one.
-    #[inline]
-    pub(super) fn has_newborns(&self) -> bool {
-        self.may_have_newborns.load(Relaxed) && self.still_has_newborns()
-    }
-
-    #[cold]
-    fn still_has_newborns(&self) -> bool {
-        let any = self.newborns().is_some_and(PendingChildren::any);
-        self.may_have_newborns.store(any, Relaxed);
-        any || self.window.is_none()
-    }
-
-    /// They hold from now on by themselves what this process holds, which ends.
-    pub fn make_newborns_known(&self) {
-        if self.has_newborns() {
-            self.bury_the_dead();
-        }
-    }
-
-    /// A child is gone.
-    pub fn forget_newborn(&self, newborn: EnvironmentId) {
-        self.newborns().into_iter().for_each(|newborns| newborns.forget(newborn.0));
-    }
-
-    fn newborns(&self) -> Option<PendingChildren<'static>> {
-        Some(protocol::newborns_in(self.window.as_ref()?.words()))
-    }
-
     /// Makes a new environment a client.
     pub fn adopt(&self, newborn: EnvironmentId) -> Result<()> {
         self.exchange([Request::Adopt as u64, newborn.0, 0, 0, 0, 0]).map(|_| ())
@@ -79,7 +38,6 @@ impl Client {
     /// Takes up the window that its maker had made for it.
     pub fn take_window(&mut self, window: Mapping) {
         self.window = Some(window);
-        self.may_have_newborns = AtomicBool::new(false);
     }
 
     /// Makes a new environment one that speaks for this process: a thread.
