@@ -9,7 +9,7 @@ use crate::key::{permit, rights_from};
 use abi::capability::{Capability, Rights};
 use abi::limits::ACCESS_LIST_ENTRIES;
 use abi::page::PageKind;
-use abi::{Error, Failure, KeyIndex, PageNumber};
+use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber};
 use machine::memory;
 
 /// The entries; an empty one has no rights. All from `used` on are empty.
@@ -64,6 +64,14 @@ impl Kernel {
         let rights = capability::rights_on(key, entries);
         self.remember(self.last_rights_of(key_index, list), key_index, list, rights);
         Ok(rights)
+    }
+
+    /// What a key of an environment may do with what a list names; nothing, if that is gone or has no such key.
+    pub(crate) fn rights_of(&self, environment: EnvironmentId, key: KeyIndex, list: PageNumber) -> Rights {
+        let holder = self.living(environment).ok();
+        let key = holder.and_then(|holder| self.key_of(holder, key).ok());
+        let (Some(key), Some(entries)) = (key, self.memory.get::<AccessList>(list)) else { return Rights::NONE };
+        capability::rights_on(key, entries.used())
     }
 
     /// Makes a page an access list (see `abi::syscall`).

@@ -10,7 +10,7 @@ use crate::device;
 use crate::environment::Environment;
 use crate::free_list;
 use crate::kernel::{self, Kernel};
-use crate::{budget, interrupt, scheduler, system_call};
+use crate::{budget, interface, interrupt, packet_filter, scheduler, system_call};
 use abi::boot::{ARCHIVE, AREA, INIT, PRIVATE_PAGES};
 use abi::budget::Resource;
 use abi::environment::Specification;
@@ -34,8 +34,9 @@ static HANDLERS: Handlers = Handlers {
 /// Starts the kernel on the bootstrap CPU, which then runs the first environment.
 pub fn start(mut boot: Boot) -> ! {
     let cpus = boot.cpus;
+    let network = packet_filter::prepare(&mut boot);
     let memory = machine::handover::hand_over(&mut boot, cpus);
-    kernel::make(memory);
+    kernel::make(memory, network);
     let mut kernel = kernel::lock();
     // Slot 0 comes last: its first number is one generation later, so that numbers begin with 1.
     let slots = exposed::environments().len();
@@ -48,6 +49,7 @@ pub fn start(mut boot: Boot) -> ! {
     let program = Program::new(init.bytes).unwrap_or_else(|why| refuse(why));
     FirstEnvironment::make(&mut kernel, &program, boot.archive());
     device::expose(&boot);
+    interface::expose();
     channel::poll(&mut kernel);
     drop(kernel);
     processor_start::release(cpus);
@@ -216,7 +218,7 @@ fn give_budget(environment: Environment) {
     let limits = [
         (Resource::Page, PAGE_LIMIT_FACTOR * pages),
         (Resource::Slice, slices),
-        (Resource::Filter, u64::from(u32::MAX)),
+        (Resource::Filter, exposed::filters().len() as u64),
         (Resource::Predicate, u64::from(u32::MAX)),
         (Resource::Pin, u64::from(u32::MAX)),
         (Resource::Environment, exposed::environments().len() as u64),

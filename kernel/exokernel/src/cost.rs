@@ -121,6 +121,24 @@ pub(crate) const DISK_REQUESTS: u32 = 10;
 /// Looking through the descriptors of a disk for a page.
 pub(crate) const DISK_PAGE: u32 = 100;
 
+// Packets.
+/// A step of an insertion or a removal of a filter.
+pub(crate) const FILTER_STEP: u32 = 150;
+/// Looking through records for filters of an environment that dies.
+pub(crate) const FILTER_SEARCH: u32 = 32;
+/// Classifying a frame, without its tests.
+pub(crate) const CLASSIFY: u32 = 4;
+/// Tests of the classifier that one unit pays for.
+pub(crate) const SHAPES_PER_UNIT: usize = 4;
+/// Putting a frame into a ring, without its bytes.
+pub(crate) const DELIVER: u32 = 6;
+/// Bytes that one unit pays for when they are copied.
+pub(crate) const BYTES_PER_UNIT: usize = 256;
+/// Taking a frame to send from its slot, and checking it.
+pub(crate) const SEND: u32 = 8;
+/// Segments of a frame that one unit pays for.
+pub(crate) const SEGMENTS_PER_UNIT: usize = 1;
+
 /// Units of work of one row.
 pub(crate) const fn of_row(row: u64) -> u32 {
     match row {
@@ -134,6 +152,8 @@ pub(crate) const fn of_row(row: u64) -> u32 {
         // Measured: 990 a row that is a request of its own.
         number::device_submit => units(16_000),
         number::device_bind => units(500),
+        number::page_become => units(16_000),
+        number::filter_insert => units(4_000),
         number::access_list_set | number::page_free | number::region_swap => units(500),
         number::region_name | number::key_drop => units(500),
         number::time_slice_allocate | number::budget_move | number::revocation_request => units(500),

@@ -34,7 +34,7 @@ const SLICES_PER_STEP: usize = 256;
 /// How far the destruction of an environment has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Predicate and pins are still there.
+    /// Filters, predicate and pins are still there.
     Pins,
     /// Slices from this one on are still there, counted through all CPUs.
     Slices(usize),
@@ -206,6 +206,9 @@ impl Kernel {
     }
 
     fn release_pins(&mut self, environment: Environment) -> Progress {
+        if self.release_filters(environment) {
+            return Progress::Pins;
+        }
         self.drop_predicate(environment);
         self.disown_requests(environment);
         if environment.budget(Resource::Pin).used.load(Ordering::Relaxed) != 0 {

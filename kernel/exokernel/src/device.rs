@@ -19,6 +19,8 @@ use machine::{clock, exposed};
 /// Fills the records of the devices that were found.
 pub(crate) fn expose(boot: &Boot) {
     let mut counts = [0; kind::NETWORK as usize + 1];
+    // Interface 0 is the machine itself.
+    counts[kind::NETWORK as usize] = 1;
     for (info, found) in exposed::devices().iter().zip(boot.devices.kinds()) {
         let kind = match found {
             Kind::Console => kind::CHANNEL,

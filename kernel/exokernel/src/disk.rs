@@ -20,6 +20,7 @@ use abi::capability::Rights;
 use abi::device::operation::{FLUSH, KEY_SHIFT, MORE, READ, WRITE};
 use abi::device::{DeviceInfo, SECTOR, TransferRow, feature, kind, status};
 use abi::limits::{DEVICE_PINS, DEVICES, PAGE_SIZE, TRANSFER_ROWS};
+use abi::page::PageInfo;
 use abi::{EnvironmentId, Error, KeyIndex, PageNumber, UserAddress};
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
@@ -200,13 +201,18 @@ impl Kernel {
     }
 
     /// Fails unless the caller owns a page that may be pinned for a device.
-    fn check_transfer_page(&self, caller: Environment, key: KeyIndex, page: PageNumber) -> Outcome<()> {
+    pub(crate) fn check_transfer_page(
+        &self,
+        caller: Environment,
+        key: KeyIndex,
+        page: PageNumber,
+    ) -> Outcome<&'static PageInfo> {
         let info = self.owned_page(key, page)?;
         let owner = self.owner(info);
         if owner != caller && self.is_under_enforcement(owner) {
             return refuse(Error::OverBudget, Resource::Page as u64);
         }
-        Ok(())
+        Ok(info)
     }
 
     /// Fails unless the disk and the caller's budget have room.

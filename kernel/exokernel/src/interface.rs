@@ -3,19 +3,110 @@
 //! Interface 0 is the machine itself: what is sent there is received there. Interface n is the n-th network card, whose
 //! device bears the name `[DEVICE, NETWORK, n]`, n from 1 on.
 //!
-//! - The driver hands a frame that arrived to [`Kernel::receive`], a bounded number an entry.
+//! - The driver hands a frame that arrived to [`Kernel::receive`], a bounded number an entry: until the entry is spent.
 //! - Packets give a frame to the [`Card`](machine::packet::Card) of its interface, with a token.
-//! - The driver reports the end of each transmission to [`Kernel::sent`], by its token; pins come back as they do from
-//!   disks.
+//! - The exposed record of a card says how large a frame may be: without that there is no such interface.
 
-use crate::kernel::Kernel;
+use crate::cost;
+use crate::kernel::{Kernel, Outcome, refuse};
+use crate::packet_ring::{Dropped, Ring};
+use abi::capability::{Capability, DEVICE, Rights};
+use abi::device::kind;
+use abi::interface::{InterfaceInfo, LOOPBACK};
+use abi::{EnvironmentId, Error, Failure, KeyIndex};
+use core::sync::atomic::Ordering;
+use machine::exposed::{self, add};
+use machine::memory;
 use machine::packet::Received;
 
-#[expect(dead_code, reason = "the driver of network cards calls it, and comes with a change of its own")]
-impl Kernel {
-    /// A frame arrived.
-    pub(crate) fn receive(&mut self, _frame: &Received<'_>) {}
+/// Bytes of a frame to the machine itself, at most.
+const LOOPBACK_BYTES: u64 = 65_535;
+/// Pages that such a frame is put together in, behind its prefix.
+pub(crate) const FRAME_PAGES: u64 = 17;
 
-    /// A transmission ended; whether the device sent it.
-    pub(crate) fn sent(&mut self, _token: u64, _done: bool) {}
+/// The name of an interface.
+pub(crate) fn name(interface: u64) -> Capability {
+    capability::named([DEVICE, kind::NETWORK, interface])
+}
+
+/// The record of an interface.
+pub(crate) fn record(interface: u64) -> Result<&'static InterfaceInfo, Failure> {
+    let info = usize::try_from(interface).ok().and_then(|number| exposed::interfaces().get(number));
+    info.filter(|info| info.frame_bytes.load(Ordering::Relaxed) != 0).ok_or(Error::Absent.about(interface))
+}
+
+/// The record of an interface that is open.
+pub(crate) fn open_record(interface: u64) -> Result<&'static InterfaceInfo, Failure> {
+    let info = record(interface)?;
+    if info.opened_by.load(Ordering::Relaxed) == 0 { Err(Error::Absent.about(interface)) } else { Ok(info) }
+}
+
+/// Makes interface 0, where there is a network.
+pub(crate) fn expose() {
+    if let Some(info) = exposed::interfaces().get(LOOPBACK as usize) {
+        info.frame_bytes.store(LOOPBACK_BYTES, Ordering::Release);
+    }
+}
+
+impl Kernel {
+    /// Opens or closes an interface (see `abi::syscall`).
+    pub(crate) fn open_interface(&mut self, key: KeyIndex, interface: u64, open: u64) -> Outcome<()> {
+        self.key(key)?;
+        let info = record(interface)?;
+        self.require(key, &name(interface), Rights::OWN)?;
+        let opened_by = EnvironmentId(info.opened_by.load(Ordering::Relaxed));
+        let opener = match open {
+            0 => 0,
+            1 if opened_by != self.caller().number() && self.living(opened_by).is_ok() => {
+                return refuse(Error::InUse, opened_by.0);
+            }
+            1 => self.caller().number().0,
+            _ => return refuse(Error::BadArgument, 2),
+        };
+        info.opened_by.store(opener, Ordering::Release);
+        Ok(())
+    }
+
+    /// A frame arrived: the filter that wins gets it into its ring. Whoever calls wakes idle CPUs afterwards.
+    pub(crate) fn receive(&mut self, frame: &Received<'_>) {
+        let (Ok(info), Some(network)) = (open_record(frame.interface), self.network.as_deref_mut()) else { return };
+        let length: usize = frame.pieces.iter().map(machine::packet::Piece::length).sum();
+        let Some(first) = frame.pieces.first() else { return };
+        first.write_prefix(prefix(frame.interface, length));
+        add(&info.received, 1);
+        add(&info.received_bytes, length as u64);
+        let winner = network.winner(first);
+        let units = cost::CLASSIFY + (network.shapes() / cost::SHAPES_PER_UNIT) as u32;
+        let Some(index) = winner else {
+            self.spend(units);
+            return add(&info.unclaimed, 1);
+        };
+        let (filter, facts) = (network.filter(index), &exposed::filters()[index]);
+        add(&facts.packets, 1);
+        add(&facts.bytes, length as u64);
+        let ring = filter.ring.filter(|(page, generation)| {
+            memory::info(*page).is_some_and(|info| memory::generation(info) == *generation)
+        });
+        let ring = ring.and_then(|(page, _)| self.memory.get_mut::<Ring>(page));
+        let outcome = match ring {
+            Some(ring) => ring.deliver(frame, length, filter.tag),
+            None => Err(Dropped::NoRing),
+        };
+        let count = match outcome {
+            Ok(()) => None,
+            Err(Dropped::NoRing) => Some(&info.dropped_no_ring),
+            Err(Dropped::Full) => Some(&info.dropped_full),
+            Err(Dropped::Long) => Some(&info.dropped_long),
+        };
+        if let Some(count) = count {
+            add(count, 1);
+            add(&facts.drops, 1);
+        }
+        self.spend(units + cost::DELIVER + (length / cost::BYTES_PER_UNIT) as u32);
+    }
+}
+
+/// What filters see before a frame.
+fn prefix(interface: u64, length: usize) -> [u8; machine::packet::PREFIX] {
+    (interface << 48 | length as u64).to_be_bytes()
 }

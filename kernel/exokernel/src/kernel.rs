@@ -2,6 +2,7 @@
 
 use crate::channel::Channel;
 use crate::cost;
+use crate::packet_filter::Network;
 use crate::processor::Processor;
 use abi::capability::{FIRST_FRESH, Rights};
 use abi::limits::CPUS;
@@ -40,6 +41,8 @@ pub(crate) struct Kernel {
     pub(crate) last_root: Cell<Answer>,
     /// The host channel.
     pub(crate) channel: Channel,
+    /// Filters and what classifies frames, where the machine has a network.
+    pub(crate) network: Option<&'static mut Network>,
 }
 
 /// Answers about access lists that are remembered, each in the place that key and list say: a library uses two keys on its
@@ -153,7 +156,7 @@ pub(crate) fn lock() -> Locked {
 
 /// Makes the state, at boot, where it stays: it is too large to be handed on from stack to stack.
 #[inline(never)]
-pub(crate) fn make(memory: Memory) {
+pub(crate) fn make(memory: Memory, network: Option<&'static mut Network>) {
     *KERNEL.lock() = Some(Kernel {
         memory,
         fresh: FIRST_FRESH,
@@ -168,6 +171,7 @@ pub(crate) fn make(memory: Memory) {
         last_rights: core::array::from_fn(|_| Cell::default()),
         last_root: Cell::default(),
         channel: Channel::new(),
+        network,
     });
 }
 

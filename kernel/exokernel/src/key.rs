@@ -88,7 +88,7 @@ impl Kernel {
         self.key_of(self.caller(), index)
     }
 
-    fn key_of(&self, environment: Environment, index: KeyIndex) -> Result<&Capability, Failure> {
+    pub(crate) fn key_of(&self, environment: Environment, index: KeyIndex) -> Result<&Capability, Failure> {
         let slot = usize::try_from(index.0).ok().and_then(|slot| self.secrets(environment).keys.get(slot));
         match slot {
             Some(key) if !capability::is_empty(key) => Ok(key),

@@ -71,7 +71,7 @@ pub(crate) fn access_list(info: &PageInfo) -> PageNumber {
 
 /// Counts a page that names an access list.
 #[inline(always)]
-fn count_user(list: PageNumber, change: i64) {
+pub(crate) fn count_user(list: PageNumber, change: i64) {
     let list = memory::info(list).expect("an access list has a record");
     let word = list.holds.load(Ordering::Relaxed);
     list.holds.store(word.wrapping_add((change as u64) << 32), Ordering::Release);
@@ -383,6 +383,10 @@ impl Kernel {
                 self.memory.dissolve(page);
                 is_mapped
             }
+            PageKind::PacketRing => {
+                self.end_ring(page)?;
+                is_mapped
+            }
             PageKind::PageTable if links(info) != 0 && found.level != ROOT_LEVEL => true,
             PageKind::PageTable => {
                 self.dissolve_free_table(page, info)?;
@@ -555,6 +559,9 @@ impl Kernel {
     /// Ends the explicit pins of a page by force. Those of devices end with their requests. A holder is charged for its
     /// pin until it ends it, too. Environments that sleep over the page wake.
     pub(crate) fn end_pins(&mut self, page: PageNumber, info: &PageInfo) {
+        if state(info).kind == PageKind::Ordinary {
+            self.end_ring_of(page, info);
+        }
         memory::begin_generation(info);
         wake_watchers(info);
         set_explicit_pins(info, 0);

@@ -80,7 +80,7 @@ impl Taking {
 enum Pass {
     /// Ordinary pages. One that is mapped in other address spaces, too, becomes an orphan.
     Ordinary,
-    /// Regions, and tables that no environment runs in.
+    /// Regions, packet rings, and tables that no environment runs in.
     Objects,
     /// Access lists: the pages under them are gone by now.
     Lists,
@@ -346,7 +346,7 @@ impl Kernel {
             let state = memory::state(info);
             let is_wanted = match state.kind {
                 PageKind::Ordinary => pass == Pass::Ordinary,
-                PageKind::Region => pass == Pass::Objects,
+                PageKind::Region | PageKind::PacketRing => pass == Pass::Objects,
                 PageKind::PageTable => pass == Pass::Objects && (state.level != ROOT_LEVEL || links(info) == 0),
                 PageKind::AccessList => pass == Pass::Lists,
                 _ => false,

@@ -443,6 +443,24 @@ impl Calls for Kernel {
     fn device_submit(&mut self, key: KeyIndex, device: u64, queue: u64, rows: UserAddress, count: u64) -> Outcome<u64> {
         self.submit_requests(key, device, queue, rows, count)
     }
+    fn page_become(&mut self, key: KeyIndex, page: PageNumber, kind: u64, specification: UserAddress) -> Outcome<()> {
+        self.become_object(key, page, kind, specification)
+    }
+    fn network_open(&mut self, key: KeyIndex, interface: u64, open: u64) -> Outcome<()> {
+        self.open_interface(key, interface, open)
+    }
+    fn filter_insert(&mut self, key: KeyIndex, specification: UserAddress) -> Outcome<u64> {
+        self.insert_filter(key, specification)
+    }
+    fn filter_remove(&mut self, key: KeyIndex, filter: u64) -> Outcome<()> {
+        self.remove_filter(key, filter)
+    }
+    fn filter_direct(&mut self, key: KeyIndex, filter: u64, ring_key: KeyIndex, ring: PageNumber) -> Outcome<()> {
+        self.direct_filter(key, filter, ring_key, ring)
+    }
+    fn packet_send(&mut self, key: KeyIndex, ring: PageNumber, first: u64, count: u64) -> Outcome<u64> {
+        self.send_packets(key, ring, first, count)
+    }
     fn machine_stop(&mut self, key: KeyIndex) -> Outcome<()> {
         self.stop_machine(key)
     }

@@ -7,14 +7,17 @@
 
 use crate::acpi::{self, Platform};
 use crate::boot_memory::BootMemory;
+use crate::code_arena::CodeArena;
 use crate::device_discovery::Devices;
 use crate::features::{self, Features};
 use crate::kernel_map::{self, KernelMap, MapFailure};
-use crate::memory_map::Use;
+use crate::memory_map::{MemoryRange, Use};
 use crate::reference_clock::time_stamp;
 use crate::start_info::{BootMap, StartInfo};
+use crate::virtio::Kind;
 use crate::{apic, clock, interrupt_table, io_apic, per_cpu, processor_start, serial, stop};
 use abi::feature;
+use abi::limits::{CODE_PAGES, CODE_PAGES_LEAST, PAGES_PER_CODE_PAGE};
 use core::arch::naked_asm;
 use core::cell::UnsafeCell;
 use core::ops::Range;
@@ -30,6 +33,8 @@ pub struct Boot {
     pub features: Features,
     /// Virtio devices that no driver has taken yet.
     pub devices: Devices,
+    /// What compiled code lies in, where the machine has a network.
+    pub code_arena: Option<CodeArena>,
     /// Nanoseconds from 1970 to boot; 0 until somebody knows.
     pub wall_clock: u64,
     /// CPUs that have started, this one included; they wait for [`processor_start::release`].
@@ -150,9 +155,26 @@ extern "C" fn continue_boot() -> ! {
     clock::start(STAMP.load(Ordering::Relaxed), platform.timer_port, features)
         .unwrap_or_else(|error| stop::boot_failure(error));
     let mut memory = BootMemory::new(&mut start.memory);
-    let cpus = processor_start::start_all(&mut memory, platform).unwrap_or_else(refuse);
     let mut map = KernelMap::resume(&mut memory, features.has(feature::PAGE_1G));
     let devices = Devices::discover(&mut map, platform, start.command_line.text());
+    let has_network = has_network(&devices, start.command_line.text());
+    let code_arena = has_network.then(|| reserve_code(start, features).unwrap_or_else(refuse));
+    let mut memory = BootMemory::new(&mut start.memory);
+    let cpus = processor_start::start_all(&mut memory, platform).unwrap_or_else(refuse);
     interrupt_table::load(&interrupt_table::RUNNING);
-    kernel_main(Boot { start, platform, features: *features, devices, wall_clock: 0, cpus })
+    kernel_main(Boot { start, platform, features: *features, devices, code_arena, wall_clock: 0, cpus })
+}
+
+/// Whether packets are the machine's affair: it has a network card, or the command line asks for them.
+fn has_network(devices: &Devices, command_line: &str) -> bool {
+    devices.kinds().any(|kind| kind == Kind::Network)
+        || command_line.split_ascii_whitespace().any(|word| word == "packets")
+}
+
+/// Sets the code arena aside, by the size of memory.
+fn reserve_code(start: &mut StartInfo, features: &Features) -> Result<CodeArena, MapFailure> {
+    let pages: u64 = start.memory.ranges().iter().map(MemoryRange::pages).sum();
+    let wanted = (pages / PAGES_PER_CODE_PAGE).next_power_of_two().clamp(CODE_PAGES_LEAST, CODE_PAGES);
+    let mut memory = BootMemory::new(&mut start.memory);
+    CodeArena::reserve(&mut KernelMap::resume(&mut memory, features.has(feature::PAGE_1G)), wanted)
 }

@@ -10,6 +10,7 @@
 use crate::boot_memory::BootMemory;
 use crate::layout::{PAGE_SIZE, direct};
 use crate::memory::{self, Memory, PageState};
+use crate::packet::Piece;
 use abi::PageNumber;
 use abi::page::{PageInfo, PageKind};
 use core::arch::asm;
@@ -58,6 +59,47 @@ impl Pinned {
         PageNumber(u64::from(self.page.get()) - 1)
     }
 
+    /// Reads a word of the page once. Programs may write it meanwhile.
+    #[inline]
+    pub fn read(&self, index: usize) -> u64 {
+        assert!(index < (PAGE_SIZE / 8) as usize, "outside of the page");
+        // SAFETY: the word lies in an ordinary page, which a pinned page stays; no reference to it exists, and a
+        // volatile read of a machine word is whole.
+        unsafe { ((direct(self.page().address()) + index as u64 * 8) as *const u64).read_volatile() }
+    }
+
+    /// Writes a word of the page.
+    #[inline]
+    pub fn write(&self, index: usize, value: u64) {
+        assert!(index < (PAGE_SIZE / 8) as usize, "outside of the page");
+        // SAFETY: as in `read`.
+        unsafe { ((direct(self.page().address()) + index as u64 * 8) as *mut u64).write_volatile(value) };
+    }
+
+    /// Copies bytes of the page out. Programs may write them meanwhile.
+    #[inline]
+    pub fn copy_out(&self, offset: usize, bytes: &mut [u8]) {
+        let from = self.address_of(offset, bytes.len());
+        // SAFETY: the source lies in an ordinary page, which no Rust reference covers; the destination is ours.
+        unsafe { copy(bytes.as_mut_ptr() as u64, from, bytes.len()) };
+    }
+
+    /// Copies a part of a piece into the page.
+    #[inline]
+    pub fn copy_from(&self, offset: usize, piece: &Piece, from: usize, length: usize) {
+        assert!(from.checked_add(length).is_some_and(|end| end <= piece.length), "outside of the piece");
+        let to = self.address_of(offset, length);
+        // SAFETY: both lie in memory that no Rust reference covers: a buffer of the kernel and an ordinary page.
+        unsafe { copy(to, piece.address + from as u64, length) };
+    }
+
+    #[inline]
+    fn address_of(&self, offset: usize, length: usize) -> u64 {
+        let end = offset.checked_add(length);
+        assert!(end.is_some_and(|end| end as u64 <= PAGE_SIZE), "outside of the page");
+        direct(self.page().address()) + offset as u64
+    }
+
     /// A part of the page for a device, for as long as the device has it.
     pub fn part(self, offset: usize, length: usize, direction: Direction) -> Part {
         let end = offset.checked_add(length);
@@ -101,11 +143,7 @@ impl Memory {
 
     /// Writes a word of a pinned page through the kernel's alias. Programs may write it meanwhile.
     pub fn write_pinned(&mut self, pin: &Pinned, index: usize, value: u64) {
-        assert!(index < (PAGE_SIZE / 8) as usize, "outside of the page");
-        let address = direct(pin.page().address()) + index as u64 * 8;
-        // SAFETY: the word lies in an ordinary page, which a pinned page stays; no reference to it exists, and a
-        // volatile write of a machine word is whole.
-        unsafe { (address as *mut u64).write_volatile(value) };
+        pin.write(index, value);
     }
 }
 
@@ -159,6 +197,15 @@ impl DeviceBuffer {
         unsafe { copy(self.address(offset, bytes.len()), bytes.as_ptr() as u64, bytes.len()) };
     }
 
+    /// Copies bytes of an ordinary page into it. Programs may write them meanwhile.
+    pub fn write_from_page(&self, at: usize, page: PageNumber, offset: usize, length: usize) {
+        let is_ordinary = memory::info(page).is_some_and(|info| memory::state(info).kind == PageKind::Ordinary);
+        let end = offset.checked_add(length);
+        assert!(is_ordinary && end.is_some_and(|end| end as u64 <= PAGE_SIZE), "outside of an ordinary page");
+        // SAFETY: the source lies in an ordinary page, the destination in this buffer; no Rust reference covers either.
+        unsafe { copy(self.address(at, length), direct(page.address()) + offset as u64, length) };
+    }
+
     /// Copies bytes out of it.
     pub fn read(&self, offset: usize, bytes: &mut [u8]) {
         // SAFETY: the source lies in this buffer, which no Rust reference covers; the destination is an exclusive slice.
@@ -170,6 +217,7 @@ impl DeviceBuffer {
 ///
 /// # Safety
 /// Both ranges are mapped and do not overlap; the destination is the caller's to write.
+#[inline]
 pub(crate) unsafe fn copy(to: u64, from: u64, length: usize) {
     // SAFETY: by the caller's promise.
     unsafe {

@@ -8,10 +8,13 @@ use abi::EnvironmentId;
 use abi::device::DeviceInfo;
 use abi::environment::EnvironmentInfo;
 use abi::exposed::{CpuInfo, KernelInfo};
-use abi::limits::{DEVICES, ENVIRONMENTS, ENVIRONMENTS_LEAST, PAGES_PER_ENVIRONMENT, SLICES_PER_CPU};
+use abi::interface::InterfaceInfo;
+use abi::limits::{DEVICES, ENVIRONMENTS, ENVIRONMENTS_LEAST, INTERFACES, PAGES_PER_ENVIRONMENT, SLICES_PER_CPU};
 use abi::memory_map::{
-    EXPOSED_CPUS, EXPOSED_DEVICES, EXPOSED_ENVIRONMENTS, EXPOSED_KERNEL, EXPOSED_PAGES, EXPOSED_SLICES,
+    EXPOSED_CPUS, EXPOSED_DEVICES, EXPOSED_ENVIRONMENTS, EXPOSED_FILTERS, EXPOSED_INTERFACES, EXPOSED_KERNEL,
+    EXPOSED_PAGES, EXPOSED_SLICES,
 };
+use abi::packet_filter::FilterInfo;
 use abi::page::PageInfo;
 use abi::time_slice::SliceInfo;
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -49,6 +52,8 @@ static KERNEL_RECORD: AtomicPtr<KernelInfo> = AtomicPtr::new((&raw const NOTHING
 static NOTHING_KNOWN: KernelInfo = unsafe { core::mem::zeroed() };
 static DEVICE_RECORDS: Array<DeviceInfo> = Array::new();
 static CPU_RECORDS: Array<CpuInfo> = Array::new();
+static INTERFACE_RECORDS: Array<InterfaceInfo> = Array::new();
+static FILTER_RECORDS: Array<FilterInfo> = Array::new();
 static SLICES: Array<SliceInfo> = Array::new();
 static ENVIRONMENT_RECORDS: Array<EnvironmentInfo> = Array::new();
 static PAGE_RECORDS: Array<PageInfo> = Array::new();
@@ -69,6 +74,18 @@ pub(crate) fn kernel_if_made() -> Option<&'static KernelInfo> {
 #[inline]
 pub fn devices() -> &'static [DeviceInfo] {
     DEVICE_RECORDS.get()
+}
+
+/// The records of interfaces; none where the machine has no network.
+#[inline]
+pub fn interfaces() -> &'static [InterfaceInfo] {
+    INTERFACE_RECORDS.get()
+}
+
+/// The records of filters; none where the machine has no network.
+#[inline]
+pub fn filters() -> &'static [FilterInfo] {
+    FILTER_RECORDS.get()
 }
 
 /// The records of the CPUs that run.
@@ -137,6 +154,8 @@ pub fn environment_slots(pages: u64) -> u64 {
 pub fn physical(address: u64) -> Option<u64> {
     window(&KERNEL, EXPOSED_KERNEL, address)
         .or_else(|| window(&DEVICE_RECORDS, EXPOSED_DEVICES, address))
+        .or_else(|| window(&INTERFACE_RECORDS, EXPOSED_INTERFACES, address))
+        .or_else(|| window(&FILTER_RECORDS, EXPOSED_FILTERS, address))
         .or_else(|| window(&CPU_RECORDS, EXPOSED_CPUS, address))
         .or_else(|| window(&SLICES, EXPOSED_SLICES, address))
         .or_else(|| window(&ENVIRONMENT_RECORDS, EXPOSED_ENVIRONMENTS, address))
@@ -144,8 +163,8 @@ pub fn physical(address: u64) -> Option<u64> {
 }
 
 fn window<T>(array: &Array<T>, start: u64, address: u64) -> Option<u64> {
-    let first = array.first.load(Ordering::Relaxed) as u64;
-    Some(first - layout::DIRECT_MAP + offset_in(array, start, address)?)
+    let offset = offset_in(array, start, address)?;
+    Some(array.first.load(Ordering::Relaxed) as u64 - layout::DIRECT_MAP + offset)
 }
 
 /// How far an aligned word lies behind the start of an array, if it lies in it.
@@ -155,10 +174,21 @@ fn offset_in<T>(array: &Array<T>, start: u64, address: u64) -> Option<u64> {
     (offset < bytes && offset.is_multiple_of(8)).then_some(offset)
 }
 
-/// Makes the structures for so many page numbers and CPUs, and shows them to users in the kernel's half of every address space.
-pub(crate) fn make(memory: &mut BootMemory, pages: u64, cpus: usize, huge_pages: bool) -> Result<(), MapFailure> {
+/// Makes the structures for so many page numbers, CPUs and filters, and shows them to users in the kernel's half of every address space.
+pub(crate) fn make(
+    memory: &mut BootMemory,
+    pages: u64,
+    cpus: usize,
+    filters: usize,
+    huge_pages: bool,
+) -> Result<(), MapFailure> {
     for window in make_arrays(memory, pages, cpus).ok_or(MapFailure::NoMemory)? {
         KernelMap::resume(memory, huge_pages).map_exposed(&window)?;
+    }
+    if filters > 0 {
+        for window in make_network(memory, filters).ok_or(MapFailure::NoMemory)? {
+            KernelMap::resume(memory, huge_pages).map_exposed(&window)?;
+        }
     }
     let records = (pages * size_of::<PageInfo>() as u64).div_ceil(PAGE_SIZE);
     KernelMap::resume(memory, huge_pages).map_page_records(EXPOSED_PAGES, records)?;
@@ -177,6 +207,14 @@ fn make_arrays(memory: &mut BootMemory, pages: u64, cpus: usize) -> Option<[Wind
         make_array(memory, &CPU_RECORDS, EXPOSED_CPUS, cpus)?,
         make_array(memory, &SLICES, EXPOSED_SLICES, cpus * SLICES_PER_CPU)?,
         make_array(memory, &ENVIRONMENT_RECORDS, EXPOSED_ENVIRONMENTS, environment_slots(pages) as usize)?,
+    ])
+}
+
+/// The arrays of a machine with a network.
+fn make_network(memory: &mut BootMemory, filters: usize) -> Option<[Window; 2]> {
+    Some([
+        make_array(memory, &INTERFACE_RECORDS, EXPOSED_INTERFACES, INTERFACES)?,
+        make_array(memory, &FILTER_RECORDS, EXPOSED_FILTERS, filters)?,
     ])
 }
 

@@ -11,6 +11,7 @@ use crate::memory_map::{MemoryRange, Use};
 use crate::{clock, exposed, per_cpu, stop};
 use abi::PageNumber;
 use abi::feature;
+use abi::limits::FILTERS_PER_CODE_PAGE;
 use abi::page::PageKind;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,7 +34,9 @@ pub fn hand_over(boot: &mut Boot, cpus: usize) -> Memory {
 
 fn build(boot: &mut Boot, pages: u64, cpus: usize) -> Result<(), MapFailure> {
     let huge_pages = boot.features.has(feature::PAGE_1G);
-    exposed::make(&mut BootMemory::new(&mut boot.start.memory), pages, cpus, huge_pages)
+    let code_pages = boot.code_arena.as_ref().map_or(0, |arena| arena.bytes() / PAGE_SIZE as usize);
+    let filters = code_pages * FILTERS_PER_CODE_PAGE as usize;
+    exposed::make(&mut BootMemory::new(&mut boot.start.memory), pages, cpus, filters, huge_pages)
 }
 
 /// Fills the records of a range. `last` is the last page of the free list so far, which free pages follow in ascending order.
@@ -88,7 +91,7 @@ fn record_kernel(boot: &Boot, pages: u64, cpus: usize) {
     let kernel = exposed::kernel();
     let scale = clock::scale();
     let features = &boot.features;
-    let words: [(&AtomicU64, u64); 15] = [
+    let words: [(&AtomicU64, u64); 17] = [
         (&kernel.version, abi::VERSION),
         (&kernel.features, features.bits),
         (&kernel.cpus, cpus as u64),
@@ -104,6 +107,8 @@ fn record_kernel(boot: &Boot, pages: u64, cpus: usize) {
         (&kernel.vector_state_mask, features.vector_state_mask),
         (&kernel.archive_bytes, boot.archive().end - boot.archive().start),
         (&kernel.wall_clock_at_boot, boot.wall_clock),
+        (&kernel.filters, exposed::filters().len() as u64),
+        (&kernel.code_arena_pages, boot.code_arena.as_ref().map_or(0, |arena| arena.bytes() as u64 / PAGE_SIZE)),
     ];
     words.iter().for_each(|(word, value)| word.store(*value, Ordering::Release));
     for (cpu, info) in exposed::cpus().iter().enumerate() {

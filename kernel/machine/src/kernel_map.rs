@@ -1,7 +1,8 @@
-//! The kernel's half of every address space, made once at boot: direct map, devices, image, stacks, exposed structures.
+//! The kernel's half of every address space, made once at boot: direct map, devices, image, stacks, code arena, exposed
+//! structures.
 //!
 //! What holds always: nothing is both writable and executable; kernel text and read-only data are not writable under
-//! any alias; only the exposed structures are visible to users, read-only. The half is global and never changes after
+//! any alias, nor is the code arena; only the exposed structures are visible to users, read-only. The half is global and never changes after
 //! boot. Entry formats: SDM volume 3, section 4.5.
 
 use crate::boot_memory::BootMemory;
@@ -119,6 +120,43 @@ impl<'a, 'b> KernelMap<'a, 'b> {
     pub(crate) fn map_stack(&mut self, address: u64, pages: u64) -> Result<(), MapFailure> {
         let physical = self.memory.allocate(pages).ok_or(MapFailure::NoMemory)?;
         self.map(address, physical, pages * PAGE_SIZE, READ_WRITE)
+    }
+
+    /// Sets pages aside for code: to execute at `address`, and from now on read-only in the direct map. Returns their
+    /// physical address. The caller drops translations.
+    pub(crate) fn map_code(&mut self, address: u64, pages: u64) -> Result<u64, MapFailure> {
+        let physical = self.memory.allocate_zeroed(pages).ok_or(MapFailure::NoMemory)?;
+        for page in (physical..physical + pages * PAGE_SIZE).step_by(PAGE_SIZE as usize) {
+            let alias = self.split(direct(page))?;
+            alias.store(page | READ_ONLY, Ordering::Relaxed);
+        }
+        self.map(address, physical, pages * PAGE_SIZE, EXECUTE)?;
+        Ok(physical)
+    }
+
+    /// The entry of the smallest size for an address that is mapped: larger ones on the way become tables of the same
+    /// translations.
+    fn split(&mut self, address: u64) -> Result<&'static AtomicU64, MapFailure> {
+        let mut table = self.root;
+        for level in (1..4).rev() {
+            let slot = entry_of(table, address, level);
+            let entry = slot.load(Ordering::Relaxed);
+            if entry & PRESENT == 0 {
+                return Err(MapFailure::Conflict);
+            }
+            table = entry & PAGE;
+            if entry & LARGE != 0 {
+                table = self.memory.allocate_zeroed(1).ok_or(MapFailure::NoMemory)?;
+                let smaller = if level > 1 { LARGE } else { 0 };
+                let (first, rights) = (entry & PAGE, entry & !PAGE & !LARGE | smaller);
+                for index in 0..TABLE_ENTRIES {
+                    let part = PAGE_SIZE << (9 * (level - 1));
+                    entry_of(table, index * part, level - 1).store(first + index * part | rights, Ordering::Relaxed);
+                }
+                slot.store(table | PRESENT | WRITE, Ordering::Relaxed);
+            }
+        }
+        Ok(entry_of(table, address, 0))
     }
 
     /// Maps exposed structures for all to read.

@@ -11,6 +11,7 @@ extern crate std;
 pub mod acpi;
 pub mod boot;
 pub mod boot_memory;
+pub mod code_arena;
 pub mod features;
 pub mod handover;
 pub mod kernel_map;

@@ -388,7 +388,8 @@ impl Memory {
     /// The address of the object in a page, if it is a T.
     fn object_address<T: 'static>(page: PageNumber) -> Option<u64> {
         let state = state(info(page)?);
-        let holds_object = matches!(state.kind, PageKind::AccessList | PageKind::KeyRing | PageKind::Region);
+        let holds_object =
+            matches!(state.kind, PageKind::AccessList | PageKind::KeyRing | PageKind::Region | PageKind::PacketRing);
         if !holds_object {
             return None;
         }
@@ -419,6 +420,7 @@ impl Memory {
             PageKind::AccessList
                 | PageKind::KeyRing
                 | PageKind::Region
+                | PageKind::PacketRing
                 | PageKind::EnvironmentControl
                 | PageKind::EnvironmentPrivate
         );

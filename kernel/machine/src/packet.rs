@@ -27,7 +27,7 @@ impl Piece {
     pub fn write_prefix(&self, bytes: [u8; PREFIX]) {
         let word = u64::from_ne_bytes(bytes);
         // SAFETY: a piece is made only with so many bytes of its buffer before it, which no reference covers; a device
-        // may write there, too, which then change what filters see of their own frame.
+        // that writes there, too, spoils only what filters see of its own frame.
         unsafe { ((self.address - PREFIX as u64) as *mut u64).write_unaligned(word) };
     }
 }

@@ -45,6 +45,12 @@ unsafe impl Plain for MapRow {}
 unsafe impl Plain for abi::predicate::Term {}
 // SAFETY: four u64.
 unsafe impl Plain for abi::device::TransferRow {}
+// SAFETY: four bytes and four u32.
+unsafe impl Plain for abi::packet_filter::Atom {}
+// SAFETY: 25 u64.
+unsafe impl Plain for abi::packet_filter::FilterSpecification {}
+// SAFETY: three u64.
+unsafe impl Plain for abi::packet_ring::RingSpecification {}
 // SAFETY: eight u64.
 unsafe impl Plain for abi::syscall::BatchRow {}
 // SAFETY: u64 and an array of u64.

@@ -114,7 +114,8 @@ fn listen(
     let monitor = guest.interrupted.then(|| place.path().join("monitor"));
     let disks = guest.disks.iter().enumerate().map(|(number, disk)| make_disk(place.path(), number, disk));
     let disks = disks.collect::<Result<Vec<_>>>()?;
-    let machine = Machine { monitor: monitor.clone(), disks, ..configuration.machine(guest.counting) };
+    let command_line = guest.kernel.clone();
+    let machine = Machine { monitor: monitor.clone(), disks, command_line, ..configuration.machine(guest.counting) };
     let (mut running, stream) = Running::start(&machine, &files)?;
     let over = Arc::new(AtomicBool::new(false));
     let interrupts = monitor.map(|at| interrupts::inject(at, Arc::clone(&recorder.spoken), Arc::clone(&over)));

@@ -49,6 +49,9 @@ pub struct Guest {
     /// Disks of the machine, which are full of zeros.
     #[serde(default)]
     pub disks: Vec<GuestDisk>,
+    /// Words on the kernel's command line.
+    #[serde(default)]
+    pub kernel: String,
     #[serde(default)]
     pub on: Machines,
     /// Whether the machine's clock counts instructions.
