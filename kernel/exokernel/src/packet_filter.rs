@@ -31,7 +31,10 @@ use machine::dma::DeviceBuffer;
 use machine::memory::Generation;
 use machine::packet::Piece;
 use machine::{exposed, user};
-use packet_filter::{Account, Classifier, FilterId, Parent, Progress, Quota, Reason, Refusal, Sizes, Storage, limit};
+use packet_filter::{
+    Account, Classifier, FilterId, Job as ClassifierJob, Parent, Progress, Quota, Reason, Refusal, Sizes, Storage,
+    limit,
+};
 
 /// In the detail of `BadArgument` and of `NotPermitted`: it is about an atom or a conjunction.
 pub(crate) const ABOUT_ATOMS: u64 = 256;
@@ -206,6 +209,7 @@ fn storage(memory: &mut machine::boot_memory::BootMemory<'_>, sizes: &Sizes) -> 
         code_map: memory.slice(sizes.code_map(), Default::default)?,
         staging: memory.slice(limit::PIECE, Default::default)?,
         incoming: memory.slice(limit::FILTER_ATOMS, Default::default)?,
+        job: memory.slice(1, ClassifierJob::new)?.first_mut()?,
     })
 }
 

@@ -11,6 +11,7 @@ use crate::code_arena::CodeArena;
 use crate::device_discovery::Devices;
 use crate::features::{self, Features};
 use crate::kernel_map::{self, KernelMap, MapFailure};
+use crate::layout::PAGE_SIZE;
 use crate::memory_map::{MemoryRange, Use};
 use crate::reference_clock::time_stamp;
 use crate::start_info::{BootMap, StartInfo};
@@ -35,6 +36,8 @@ pub struct Boot {
     pub devices: Devices,
     /// What compiled code lies in, where the machine has a network.
     pub code_arena: Option<CodeArena>,
+    /// Pages of it; 0: none.
+    pub code_pages: u64,
     /// Nanoseconds from 1970 to boot; 0 until somebody knows.
     pub wall_clock: u64,
     /// CPUs that have started, this one included; they wait for [`processor_start::release`].
@@ -159,10 +162,11 @@ extern "C" fn continue_boot() -> ! {
     let devices = Devices::discover(&mut map, platform, start.command_line.text());
     let has_network = has_network(&devices, start.command_line.text());
     let code_arena = has_network.then(|| reserve_code(start, features).unwrap_or_else(refuse));
+    let code_pages = code_arena.as_ref().map_or(0, |arena| arena.bytes() as u64 / PAGE_SIZE);
     let mut memory = BootMemory::new(&mut start.memory);
     let cpus = processor_start::start_all(&mut memory, platform).unwrap_or_else(refuse);
     interrupt_table::load(&interrupt_table::RUNNING);
-    kernel_main(Boot { start, platform, features: *features, devices, code_arena, wall_clock: 0, cpus })
+    kernel_main(Boot { start, platform, features: *features, devices, code_arena, code_pages, wall_clock: 0, cpus })
 }
 
 /// Whether packets are the machine's affair: it has a network card, or the command line asks for them.

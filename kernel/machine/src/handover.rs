@@ -34,8 +34,7 @@ pub fn hand_over(boot: &mut Boot, cpus: usize) -> Memory {
 
 fn build(boot: &mut Boot, pages: u64, cpus: usize) -> Result<(), MapFailure> {
     let huge_pages = boot.features.has(feature::PAGE_1G);
-    let code_pages = boot.code_arena.as_ref().map_or(0, |arena| arena.bytes() / PAGE_SIZE as usize);
-    let filters = code_pages * FILTERS_PER_CODE_PAGE as usize;
+    let filters = (boot.code_pages * FILTERS_PER_CODE_PAGE) as usize;
     exposed::make(&mut BootMemory::new(&mut boot.start.memory), pages, cpus, filters, huge_pages)
 }
 
@@ -108,7 +107,7 @@ fn record_kernel(boot: &Boot, pages: u64, cpus: usize) {
         (&kernel.archive_bytes, boot.archive().end - boot.archive().start),
         (&kernel.wall_clock_at_boot, boot.wall_clock),
         (&kernel.filters, exposed::filters().len() as u64),
-        (&kernel.code_arena_pages, boot.code_arena.as_ref().map_or(0, |arena| arena.bytes() as u64 / PAGE_SIZE)),
+        (&kernel.code_arena_pages, boot.code_pages),
     ];
     words.iter().for_each(|(word, value)| word.store(*value, Ordering::Release));
     for (cpu, info) in exposed::cpus().iter().enumerate() {

@@ -144,7 +144,7 @@ pub struct Classifier<'a> {
     pub(crate) random: Random,
     pub(crate) serial: u64,
     pub(crate) stub_units: u32,
-    pub(crate) job: Job,
+    pub(crate) job: &'a mut Job,
 }
 
 impl<'a> Classifier<'a> {
@@ -179,7 +179,7 @@ impl<'a> Classifier<'a> {
             random: Random(secret),
             serial: 0,
             stub_units: 0,
-            job: Job::new(),
+            job: storage.job,
         };
         classifier.structure.states.take().ok_or(wrong(Resource::States))?;
         classifier.write_stubs()?;

@@ -75,9 +75,9 @@ pub(crate) struct Regrowth {
     pub(crate) old: Option<Edges>,
 }
 
-/// The work under way.
+/// The work under way. Large, so it lies in the storage.
 #[derive(Debug)]
-pub(crate) struct Job {
+pub struct Job {
     pub(crate) phase: Phase,
     pub(crate) filter: u32,
     pub(crate) conjunction: u32,
@@ -105,7 +105,10 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub(crate) fn new() -> Self {
+    /// Nothing.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "large: to be made where it stays")]
+    pub fn new() -> Self {
         Self {
             phase: Phase::Idle,
             filter: 0,

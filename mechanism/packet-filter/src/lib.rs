@@ -51,6 +51,7 @@ pub use account::{Account, Quota};
 pub use atom::{Atom, Compare, conjunctions};
 pub use builder::{Builder, Size, TooSmall};
 pub use classifier::{Classifier, Filter, FilterId, Match, Parent, Patch, Progress};
+pub use job::Job;
 pub use overlap::Witness;
 pub use refusal::{Reason, Refusal, Resource};
 pub use shape::Shape;

@@ -3,6 +3,7 @@
 use crate::account::Account;
 use crate::atom::Atom;
 use crate::classifier::Filter;
+use crate::job::Job;
 use crate::shape::Shape;
 use crate::structure::{Branch, Cell, Installed, State, Tail};
 use crate::{limit, words};
@@ -40,6 +41,8 @@ pub struct Storage<'a> {
     pub staging: &'a mut [u8],
     /// Where an incoming filter is kept: [`limit::FILTER_ATOMS`] atoms.
     pub incoming: &'a mut [Atom],
+    /// What is under way.
+    pub job: &'a mut Job,
 }
 
 /// How much storage serves so many filters; a place to start from.

@@ -3,7 +3,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 use packet_filter::{
-    Account, Atom, Branch, Builder, Cell, Classifier, Compare, Filter, FilterId, Installed, Match, Parent, Patch,
+    Account, Atom, Branch, Builder, Cell, Classifier, Compare, Filter, FilterId, Installed, Job, Match, Parent, Patch,
     Progress, Quota, Rank, Refusal, Shape, Size, Sizes, State, Storage, Tail, conjunctions, limit, reference,
 };
 
@@ -58,6 +58,7 @@ pub struct Memory {
     code_map: Vec<u8>,
     staging: Vec<u8>,
     incoming: Vec<Atom>,
+    job: Box<Job>,
 }
 
 fn records<T: Default + Clone>(count: usize) -> Vec<T> {
@@ -88,6 +89,7 @@ impl Memory {
             code_map: records(sizes.code_map()),
             staging: records(limit::PIECE),
             incoming: records(limit::FILTER_ATOMS),
+            job: Box::new(Job::new()),
         }
     }
 
@@ -106,6 +108,7 @@ impl Memory {
             code_map: &mut self.code_map,
             staging: &mut self.staging,
             incoming: &mut self.incoming,
+            job: &mut self.job,
         }
     }
 }
