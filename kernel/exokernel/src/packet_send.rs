@@ -29,7 +29,7 @@ const BAD_SEGMENT: u64 = 258;
 /// Where a frame to the machine itself begins in its buffer.
 const FRAME: usize = PREFIX;
 /// Kinds of segmentation (virtio 1.2, section 5.1.6).
-const SEGMENTATIONS: [u8; 3] = [0, 1, 4];
+const SEGMENTATIONS: [u8; 2] = [1, 4];
 
 /// A slot, read once.
 struct Order {

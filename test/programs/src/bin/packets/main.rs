@@ -4,10 +4,14 @@
 
 extern crate alloc;
 
+mod costs;
+mod evil;
 mod others;
 mod receive;
 mod wire;
 
+use costs::*;
+use evil::*;
 use receive::*;
 use test_programs::guest;
 
@@ -18,4 +22,17 @@ guest! {
     Here the_more_specific_filter_wins;
     Here drops_are_counted_by_reason;
     Here a_full_ring_is_not_written;
+    Here fault_161_filters_beyond_the_parent_or_over_others;
+    Here fault_161_forged_headers;
+    Here fault_162_offloads_over_fixed_bytes;
+    Here fault_162_a_header_changed_during_the_call;
+    Here fault_52_garbage;
+    Here rings_that_make_no_sense;
+    Here ring_pages_freed_and_taken;
+    Here a_revocation_takes_rings;
+    Here fault_53_the_owner_dies;
+    Here fault_51_quotas;
+    Here what_a_packet_costs;
+    Here fault_153_rows_of_packets_64_to_a_batch;
+    Child an_environment_without_a_key_gets_nothing;
 }

@@ -1,0 +1,148 @@
+//! What packets cost, in instructions, and that no row takes longer than an entry may (NETWORK: 250 filters as 1).
+
+use crate::wire::{KEY, KIND, Ring, equal, filter_in, header, insert, loopback, remove, root, sender};
+use abi::limits::{BATCH_ROWS, ENTRY_INSTRUCTIONS, PAGE_SIZE, SEND_ROWS};
+use abi::packet_filter::{Atom, FilterSpecification};
+use abi::packet_ring::SendSlot;
+use abi::syscall::{BatchRow, number};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use runtime::{PageNumber, UserAddress, channel, clock, syscall};
+use test_programs::{Outcome, World, check, granted};
+
+/// Instructions of sending `count` frames with so much payload, the least of some calls.
+fn cost(ring: &mut Ring, filter: u64, kind: u16, payload: u64, count: u64) -> Result<u64, String> {
+    let mut least = u64::MAX;
+    let page = SendSlot::segment(ring.pages[1], 0, payload.max(1));
+    let segments: &[u64] = if payload == 0 { &[] } else { &[page] };
+    let mut bytes = [0; 60];
+    bytes[..18].copy_from_slice(&header(kind, 5));
+    let header = if payload == 0 { &bytes[..] } else { &bytes[..54] };
+    for _ in 0..8 {
+        for slot in 0..count {
+            ring.fill(slot as usize, filter, header, segments, 0);
+        }
+        let before = clock::ticks();
+        let sent = syscall::packet_send(KEY, ring.object, 0, count);
+        least = least.min(clock::ticks() - before);
+        check!(granted!(sent) == count, "{sent:?} frames of {count} were sent");
+        while ring.take().is_some() {}
+    }
+    Ok(least)
+}
+
+/// Costs of one frame of 60 and of 1,460 bytes, into a ring and to nobody, and of a further one in a call.
+fn costs(ring: &mut Ring, filter: u64) -> Result<[u64; 6], String> {
+    let mut one = |kind, payload, count| cost(ring, filter, kind, payload, count);
+    let (small, large) = (one(KIND, 0, 1)?, one(KIND, 1406, 1)?);
+    let (nobody, large_nobody) = (one(1, 0, 1)?, one(1, 1406, 1)?);
+    let further = (one(KIND, 0, 8)? - small) / 7;
+    let further_nobody = (one(1, 0, 8)? - nobody) / 7;
+    Ok([small, large, nobody, large_nobody, further, further_nobody])
+}
+
+pub(crate) fn what_a_packet_costs(world: &World) -> Outcome {
+    let (mut ring, root, sender) = (Ring::new(16, 8)?, granted!(root()), granted!(sender()));
+    granted!(syscall::filter_direct(KEY, root, KEY, ring.object));
+    let few = costs(&mut ring, sender)?;
+    let mut others = Vec::new();
+    for word in 0..250 {
+        let atoms = [loopback(), equal(2, 12, u32::from(KIND)), equal(4, 14, 1000 + word)];
+        others.push(granted!(insert(KEY, &filter_in(root, &atoms))));
+    }
+    let many = costs(&mut ring, sender)?;
+    let names = [
+        "60 B into a ring",
+        "1460 B into a ring",
+        "60 B to nobody",
+        "1460 B to nobody",
+        "each further, 60 B into a ring",
+        "each further, 60 B to nobody",
+    ];
+    for ((name, few), many) in names.iter().zip(few).zip(many) {
+        channel::measurement(&format!("send {name}, 2 filters"), few, "instructions");
+        channel::measurement(&format!("send {name}, 252 filters"), many, "instructions");
+    }
+    if world.counting {
+        let [small, large, nobody, large_nobody, ..] = few;
+        check!(
+            many.iter().zip(few).all(|(many, few)| many * 10 <= few * 11 + 400),
+            "{many:?} with 250 more, {few:?} without"
+        );
+        check!(
+            small - nobody <= 420 && large - large_nobody <= 600,
+            "into a ring: {} and {}",
+            small - nobody,
+            large - large_nobody
+        );
+        check!(nobody <= 600 && few[5] <= 400, "sending: {nobody}, each further {}", few[5]);
+    }
+    for filter in others.into_iter().chain([root, sender]) {
+        granted!(remove(filter));
+    }
+    ring.free()
+}
+
+fn row(number: u64, arguments: &[u64]) -> BatchRow {
+    let mut row = BatchRow { number, ..BatchRow::default() };
+    row.arguments[..arguments.len()].copy_from_slice(arguments);
+    row
+}
+
+/// Runs a batch and gives what it took.
+fn batch(rows: &[BatchRow]) -> u64 {
+    let mut rows: Vec<BatchRow> = rows.to_vec();
+    let before = clock::ticks();
+    // SAFETY: the kernel reads specifications and slots, and writes rings that are windows of atomic words.
+    let _ = unsafe { syscall::batch(UserAddress(rows.as_mut_ptr() as u64), rows.len() as u64) };
+    clock::ticks() - before
+}
+
+/// Each row at its worst, alone and 64 to a batch.
+pub(crate) fn fault_153_rows_of_packets_64_to_a_batch(world: &World) -> Outcome {
+    let (mut ring, root, sender) = (Ring::new(240, 64)?, granted!(root()), granted!(sender()));
+    granted!(syscall::filter_direct(KEY, root, KEY, ring.object));
+    let page = SendSlot::segment(ring.pages[1], 0, PAGE_SIZE);
+    for slot in 0..64 {
+        ring.fill(slot, sender, &header(KIND, 1), &[page; 15], 0);
+    }
+    let atoms: Vec<Atom> = (0..20)
+        .flat_map(|n| {
+            [loopback(), equal(2, 12, u32::from(KIND)), equal(4, 14, n)].map(|a| Atom { conjunction: n as u8, ..a })
+        })
+        .collect();
+    let wanted = FilterSpecification { ring: PageNumber::NONE.0, ..filter_in(root, &atoms) };
+    let at = (&raw const wanted) as u64;
+    let mut worst = 0;
+    for (name, row) in [
+        ("packet_send", row(number::packet_send, &[KEY.0, ring.object.0, 0, SEND_ROWS])),
+        ("filter_insert", row(number::filter_insert, &[KEY.0, at])),
+        ("filter_remove", row(number::filter_remove, &[KEY.0, root])),
+        ("filter_direct", row(number::filter_direct, &[KEY.0, sender, KEY.0, ring.object.0])),
+        ("network_open", row(number::network_open, &[KEY.0, 0, 1])),
+        ("page_become", row(number::page_become, &[KEY.0, ring.object.0, 13, at])),
+    ] {
+        for count in [1, BATCH_ROWS] {
+            for _ in 0..40 {
+                let took = batch(&alloc::vec![row; count]);
+                worst = worst.max(took);
+                if count == 1 {
+                    channel::measurement(&format!("{name}, alone"), took, "instructions");
+                    break;
+                }
+            }
+        }
+        for slot in 0..64 {
+            ring.fill(slot, sender, &header(KIND, 1), &[page; 15], 0);
+        }
+        while ring.take().is_some() {}
+    }
+    check!(!world.counting || worst <= ENTRY_INSTRUCTIONS, "an entry took {worst}");
+    // What was inserted goes with its parent's removal from the table, one after the other.
+    let own = |info: &abi::packet_filter::FilterInfo| info.number.load(core::sync::atomic::Ordering::Acquire);
+    while let Some(number) = runtime::exposed::filters().iter().map(own).find(|number| *number != 0) {
+        granted!(remove(number));
+    }
+    ring.free()
+}
