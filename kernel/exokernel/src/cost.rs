@@ -122,8 +122,12 @@ pub(crate) const DISK_REQUESTS: u32 = 10;
 pub(crate) const DISK_PAGE: u32 = 100;
 
 // Packets.
+/// Giving a page of a ring back, beyond what freeing it counts.
+pub(crate) const RING_PAGE: u32 = 3;
+/// Filling the object of a ring with zeros.
+pub(crate) const RING_CLEAR: u32 = 14;
 /// A step of an insertion or a removal of a filter.
-pub(crate) const FILTER_STEP: u32 = 150;
+pub(crate) const FILTER_STEP: u32 = 300;
 /// Looking through records for filters of an environment that dies.
 pub(crate) const FILTER_SEARCH: u32 = 32;
 /// Classifying a frame, without its tests.
@@ -133,11 +137,11 @@ pub(crate) const SHAPES_PER_UNIT: usize = 4;
 /// Putting a frame into a ring, without its bytes.
 pub(crate) const DELIVER: u32 = 6;
 /// Bytes that one unit pays for when they are copied.
-pub(crate) const BYTES_PER_UNIT: usize = 256;
+pub(crate) const BYTES_PER_UNIT: usize = 320;
 /// Taking a frame to send from its slot, and checking it.
 pub(crate) const SEND: u32 = 8;
-/// Segments of a frame that one unit pays for.
-pub(crate) const SEGMENTS_PER_UNIT: usize = 1;
+/// Finding a segment of a frame, without its bytes.
+pub(crate) const SEGMENT: u32 = 2;
 
 /// Units of work of one row.
 pub(crate) const fn of_row(row: u64) -> u32 {

@@ -20,9 +20,9 @@ use machine::memory;
 use machine::packet::Received;
 
 /// Bytes of a frame to the machine itself, at most.
-const LOOPBACK_BYTES: u64 = 65_535;
+const LOOPBACK_BYTES: u64 = 48 << 10;
 /// Pages that such a frame is put together in, behind its prefix.
-pub(crate) const FRAME_PAGES: u64 = 17;
+pub(crate) const FRAME_PAGES: u64 = 13;
 
 /// The name of an interface.
 pub(crate) fn name(interface: u64) -> Capability {

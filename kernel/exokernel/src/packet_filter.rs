@@ -68,6 +68,7 @@ impl Template {
     }
 
     /// The first byte that a header has otherwise.
+    #[inline]
     pub(crate) fn differs(&self, header: &[u8; 64]) -> Option<usize> {
         let (words, _) = header.as_chunks::<8>();
         let fixed = self.mask.iter().zip(&self.value);

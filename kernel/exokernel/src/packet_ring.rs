@@ -57,6 +57,8 @@ pub(crate) struct Ring {
     /// The receive slot that is filled next.
     position: usize,
     ended: bool,
+    /// Pages up to the last that is not given back.
+    left: usize,
     received: u64,
     dropped_full: u64,
     dropped_long: u64,
@@ -190,6 +192,7 @@ impl Kernel {
             send_slots: send as usize,
             position: 0,
             ended: false,
+            left: count,
             received: 0,
             dropped_full: 0,
             dropped_long: 0,
@@ -252,13 +255,17 @@ impl Kernel {
     pub(crate) fn end_ring(&mut self, page: PageNumber) -> Outcome<()> {
         loop {
             let ring = self.memory.get_mut::<Ring>(page).expect("it is a ring");
-            let Some(pin) = ring.pages.iter_mut().rev().find_map(Option::take) else { break };
             ring.ended = true;
-            self.give_back(pin);
+            let Some(last) = ring.left.checked_sub(1) else { break };
+            ring.left = last;
+            if let Some(pin) = ring.pages[last].take() {
+                self.give_back(pin);
+            }
             if self.is_spent() {
                 return refuse(Error::Again, 0);
             }
         }
+        self.spend(cost::RING_CLEAR);
         self.memory.dissolve(page);
         Ok(())
     }
@@ -275,7 +282,7 @@ impl Kernel {
 
     fn give_back(&mut self, pin: Pinned) {
         memory::info(pin.page()).expect("a pinned page has a record").block.store(0, Ordering::Release);
-        self.spend(cost::UNPIN);
+        self.spend(cost::RING_PAGE);
         let page = self.memory.unpin(pin);
         self.settle(page);
     }

@@ -9,7 +9,7 @@ use crate::interface;
 use crate::interrupt;
 use crate::kernel::{Kernel, Outcome, refuse};
 use crate::key::permit;
-use crate::packet_filter::{ABOUT_ATOMS, Filter};
+use crate::packet_filter::{ABOUT_ATOMS, Template};
 use crate::packet_ring::Ring;
 use abi::capability::Rights;
 use abi::interface::LOOPBACK;
@@ -31,7 +31,7 @@ const FRAME: usize = PREFIX;
 /// Kinds of segmentation (virtio 1.2, section 5.1.6).
 const SEGMENTATIONS: [u8; 2] = [1, 4];
 
-/// A slot, read once.
+/// A slot, read once. Behind the length of the header stands what was there before.
 struct Order {
     filter: u64,
     offload: Offload,
@@ -57,13 +57,15 @@ impl Kernel {
             return refuse(Error::TooMany, SEND_ROWS);
         }
         let slots = self.ring(ring)?.send_slots() as u64;
-        if first >= slots || count == 0 {
+        if first >= slots || count > slots || count == 0 {
             return refuse(Error::BadArgument, if count == 0 { 3 } else { 2 });
         }
         let mut sent = 0;
+        let mut order =
+            Order { filter: 0, offload: Offload::default(), header: [0; SEND_HEADER], length: 0, segments: 0 };
         while sent < count && !(sent > 0 && self.is_spent()) {
-            let slot = (first + sent) % slots;
-            match self.send_slot(key, ring, slot as usize) {
+            let slot = if first + sent < slots { first + sent } else { first + sent - slots };
+            match self.send_slot(key, ring, slot as usize, &mut order) {
                 Ok(()) => sent += 1,
                 Err(stop) if sent == 0 => return Err(stop),
                 Err(_) => break,
@@ -82,22 +84,26 @@ impl Kernel {
     }
 
     /// Sends the frame of one slot.
-    fn send_slot(&mut self, key: KeyIndex, ring: PageNumber, slot: usize) -> Outcome<()> {
+    fn send_slot(&mut self, key: KeyIndex, ring: PageNumber, slot: usize, order: &mut Order) -> Outcome<()> {
+        if !self.has_room_for(cost::SEND + cost::CLASSIFY + cost::DELIVER) {
+            return refuse(Error::Again, 0);
+        }
         self.spend(cost::SEND);
-        let order = self.read_slot(ring, slot)?;
+        self.read_slot(ring, slot, order)?;
         let network = self.network()?;
-        let filter = *network.filter(network.installed(order.filter)?);
+        let filter = network.filter(network.installed(order.filter)?);
         permit(self.rights_on_list(key, filter.list)?, Rights::WRITE)?;
-        check_header(&order, &filter)?;
+        check_header(order, &filter.template)?;
         let info = interface::open_record(filter.interface)?;
         if filter.interface != LOOPBACK {
             return refuse(Error::Absent, filter.interface);
         }
-        let length = self.assemble(key, ring, slot, &order, info.frame_bytes.load(Ordering::Relaxed) as usize)?;
+        let (interface, most) = (filter.interface, info.frame_bytes.load(Ordering::Relaxed) as usize);
+        let length = self.assemble(key, ring, slot, order, most)?;
         add(&info.sent, 1);
         add(&info.sent_bytes, length as u64);
         let piece = self.network()?.frame.piece(FRAME, length);
-        self.receive(&Received { interface: filter.interface, pieces: &[piece], offload: order.offload });
+        self.receive(&Received { interface, pieces: &[piece], offload: order.offload });
         if let Some(ring) = self.memory.get_mut::<Ring>(ring) {
             ring.note_sent(slot);
         }
@@ -105,7 +111,7 @@ impl Kernel {
     }
 
     /// Reads a submitted slot, but for its segments.
-    fn read_slot(&self, ring: PageNumber, slot: usize) -> Outcome<Order> {
+    fn read_slot(&self, ring: PageNumber, slot: usize, order: &mut Order) -> Outcome<()> {
         let Some((page, offset)) = self.ring(ring)?.send_slot(slot) else { return refuse(Error::Gone, ring.0) };
         let word = |index: usize| page.read(offset / 8 + index);
         if word(0) != 1 {
@@ -116,15 +122,10 @@ impl Kernel {
         if !(SEND_HEADER_LEAST..=SEND_HEADER).contains(&length) || segments > SEND_SEGMENTS {
             return refuse(Error::BadArgument, BAD_COUNTS);
         }
-        let mut order = Order {
-            filter: word(1),
-            offload: offload_of(word(2), length)?,
-            header: [0; SEND_HEADER],
-            length,
-            segments,
-        };
+        (order.filter, order.length, order.segments) = (word(1), length, segments);
+        order.offload = offload_of(word(2), length)?;
         page.copy_out(offset + HEADER_WORD * 8, &mut order.header[..length]);
-        Ok(order)
+        Ok(())
     }
 
     /// Puts a frame to the machine itself together; its length.
@@ -138,10 +139,15 @@ impl Kernel {
             if length + segment.bytes > most {
                 return refuse(Error::BadArgument, BAD_SEGMENT + index as u64);
             }
+            // The bytes so far, and all of them once more when they are delivered.
+            let bytes = |count: usize| (count / cost::BYTES_PER_UNIT) as u32;
+            self.spend(cost::SEGMENT + bytes(segment.bytes));
+            if !self.has_room_for(bytes(length + segment.bytes) + cost::DELIVER) {
+                return refuse(Error::Again, index as u64);
+            }
             buffer.write_from_page(FRAME + length, segment.page, segment.offset, segment.bytes);
             length += segment.bytes;
         }
-        self.spend((order.segments / cost::SEGMENTS_PER_UNIT + length / cost::BYTES_PER_UNIT) as u32);
         Ok(length)
     }
 
@@ -179,8 +185,7 @@ fn offload_of(word: u64, header: usize) -> Outcome<Offload> {
 }
 
 /// Fails unless a header is one that the filter allows, and stays it.
-fn check_header(order: &Order, filter: &Filter) -> Outcome<()> {
-    let template = &filter.template;
+fn check_header(order: &Order, template: &Template) -> Outcome<()> {
     if template.end > order.length {
         return refuse(Error::NotPermitted, ABOUT_ATOMS + order.length as u64);
     }

@@ -110,7 +110,7 @@ pub(crate) fn long_frames_go_on_in_the_next_slots(_: &World) -> Outcome {
         word.store((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15), SeqCst);
     }
     for round in 0..200u32 {
-        let count = random.below(12) as usize;
+        let count = random.below(11) as usize;
         let mut expected = header(KIND, round).to_vec();
         let mut segments = Vec::new();
         for _ in 0..count {
@@ -174,7 +174,7 @@ pub(crate) fn drops_are_counted_by_reason(_: &World) -> Outcome {
     granted!(ring.send(sender, &header(KIND, 0), &[page; 5]));
     check!(grown(before) == [3, 1, 1, 0, 1, 3], "too long: {:?}", grown(before));
     check!(ring.control(DROPPED_LONG) == 1, "the ring counts {} long ones", ring.control(DROPPED_LONG));
-    // 65,535 bytes and no more.
+    // So many bytes as the interface takes and no more.
     refused!(ring.send(sender, &header(KIND, 0), &[page; 16]), BadArgument);
     check!(grown(before)[0] == 3, "a frame that is too long for the interface went out");
     granted!(remove(root));
