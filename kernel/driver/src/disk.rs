@@ -164,10 +164,8 @@ pub fn count() -> usize {
     DISKS.lock().iter().flatten().count()
 }
 
-/// Resets the disk whose turn it is, if it has had a page for so long. Called for environments under enforcement, with
-/// each turn in turn: a look through all disks would be too much for one kernel entry.
-pub fn give_up_on(turn: usize, page: PageNumber, now: u64, patience: u64) {
-    let number = turn % count().max(1);
+/// Resets a disk, if it has had a page for so long. Called for environments under enforcement.
+pub fn give_up_on(number: usize, page: PageNumber, now: u64, patience: u64) {
     with(number, |disk| disk.give_up_on(page, now, patience));
 }
 

@@ -70,6 +70,8 @@ const LINK: u64 = 4;
 const LARGEST: u64 = 8;
 /// Bytes that a frame has beyond the MTU, and the MTU of a device that names none.
 const FRAME_EXTRA: usize = 14;
+/// Bytes of a tag that an Ethernet frame may have in addition.
+const FRAME_TAG: usize = 4;
 const DEFAULT_MTU: usize = 1500;
 /// The least MTU of any link.
 const LEAST_MTU: usize = 68;
@@ -122,15 +124,6 @@ struct Sending {
     since: u64,
 }
 
-/// A frame that has arrived, and the buffers that it lies in.
-#[derive(Debug)]
-struct Arrived {
-    pieces: [Piece; PIECES],
-    buffers: [u64; PIECES],
-    count: usize,
-    offload: Offload,
-}
-
 /// One card.
 #[derive(Debug)]
 pub struct Network {
@@ -145,8 +138,15 @@ pub struct Network {
     /// Places in `sends` that are free, the last `free` of them.
     places: [u8; SENDS],
     free: usize,
+    /// Parts of a transmission at most, of those that the device has.
+    largest: usize,
     /// Features agreed on.
     features: u64,
+    /// Bytes of a frame that arrives, at most. Longer ones are dropped.
+    longest: usize,
+    /// Pieces of the frame that is being handed on, and the buffers that they lie in.
+    pieces: [Piece; PIECES],
+    taken: [u64; PIECES],
     state: State,
     /// Steps of a new beginning that are done, after a reset.
     steps: u8,
@@ -203,6 +203,11 @@ pub fn deadline() -> u64 {
     DEADLINE.load(Ordering::Relaxed)
 }
 
+/// Has all cards looked at, at a time or before it.
+pub fn look_at(time: u64) {
+    DEADLINE.fetch_min(time, Ordering::Relaxed);
+}
+
 /// Looks at the time that each card has had. Those that took too long are being reset after it.
 pub fn check_time(now: u64) {
     let mut cards = CARDS_FOUND.lock();
@@ -247,7 +252,11 @@ impl Network {
             sends: [None; SENDS],
             places: core::array::from_fn(|place| place as u8),
             free: SENDS,
+            largest: 0,
             features,
+            longest: 0,
+            pieces: [Piece::default(); PIECES],
+            taken: [0; PIECES],
             state: State::Working,
             steps: 0,
             now: 0,
@@ -262,6 +271,8 @@ impl Network {
 
     /// Gives the device its buffers and lets it go.
     fn go(&mut self) {
+        let cut = self.features & RECEIVE_SEGMENTED != 0;
+        self.longest = if cut { PIECES * PAGE_SIZE as usize } else { self.facts().frame + FRAME_TAG };
         (0..self.buffers as u64).for_each(|buffer| self.offer(buffer));
         self.send.suppress_interrupts(true);
         self.device.go();
@@ -282,6 +293,11 @@ impl Network {
             sends_checksums: has(SEND_CHECKSUM),
             segments: [has(SEND_SEGMENTED_4), has(SEND_SEGMENTED_6)],
         }
+    }
+
+    /// Parts of a transmission at most, of those that have not ended.
+    pub fn largest(&self) -> usize {
+        self.largest
     }
 
     /// What it does.
@@ -317,26 +333,31 @@ impl Network {
         assert!(offered, "the queue has an entry for each buffer");
     }
 
-    /// Hands the next frame that has arrived to `action`, which must not ask for a card; false if there is none. Its
-    /// buffers are the device's again after it; the device learns of them by [`Self::notify_buffers`].
-    pub fn receive(&mut self, now: u64, action: impl FnOnce(&Received<'_>)) -> bool {
+    /// Bytes of a frame that arrives, at most.
+    pub fn longest_frame(&self) -> usize {
+        self.longest
+    }
+
+    /// Hands the next frame that has arrived to `action`, which must not ask for a card. None: there is no frame.
+    /// False: it was too long, and was dropped. The buffers are the device's again when this returns; the device learns
+    /// of them by [`Self::notify_buffers`].
+    pub fn receive(&mut self, now: u64, action: impl FnOnce(&Received<'_>)) -> Option<bool> {
         self.now = now;
         if self.state != State::Working {
-            return false;
+            return None;
         }
-        match self.collect() {
-            Ok(None) => false,
-            Ok(Some(arrived)) => {
-                let Arrived { pieces, buffers, count, offload } = arrived;
-                action(&Received { interface: self.interface, pieces: &pieces[..count], offload });
-                buffers[..count].iter().for_each(|buffer| self.offer(*buffer));
-                true
-            }
-            Err(Broken) => {
-                self.begin_reset(now);
-                false
-            }
+        let Ok(arrived) = self.collect() else {
+            self.begin_reset(now);
+            return None;
+        };
+        let (count, offload) = arrived?;
+        let pieces = &self.pieces[..count];
+        let fits = pieces.iter().map(Piece::length).sum::<usize>() <= self.longest;
+        if fits {
+            action(&Received { interface: self.interface, pieces, offload });
         }
+        (0..count).for_each(|index| self.offer(self.taken[index]));
+        Some(fits)
     }
 
     /// Tells the device of the buffers that are its again.
@@ -346,8 +367,9 @@ impl Network {
         }
     }
 
-    /// The next frame, out of the queue. A frame of no bytes, or of parts that are missing, breaks the rules.
-    fn collect(&mut self) -> Result<Option<Arrived>, Broken> {
+    /// Takes the next frame out of the queue: how many pieces it has, and its claims. A frame of no bytes, or of parts
+    /// that are missing, breaks the rules.
+    fn collect(&mut self) -> Result<Option<(usize, Offload)>, Broken> {
         let Some(first) = self.receive.take(drop)? else { return Ok(None) };
         let length = first.length as usize;
         if length <= HEADER {
@@ -359,19 +381,16 @@ impl Network {
         if !(1..=PIECES).contains(&count) {
             return Err(Broken);
         }
-        let mut arrived =
-            Arrived { pieces: [Piece::default(); PIECES], buffers: [0; PIECES], count, offload: Offload::default() };
-        arrived.buffers[0] = first.token;
-        arrived.pieces[0] = self.memory.piece(Self::buffer(first.token) + HEADER, length - HEADER);
+        self.taken[0] = first.token;
+        self.pieces[0] = self.memory.piece(Self::buffer(first.token) + HEADER, length - HEADER);
         let mut bytes = length - HEADER;
         for index in 1..count {
             let more = self.receive.take(drop)?.ok_or(Broken)?;
-            arrived.buffers[index] = more.token;
-            arrived.pieces[index] = self.memory.piece(Self::buffer(more.token), more.length as usize);
+            self.taken[index] = more.token;
+            self.pieces[index] = self.memory.piece(Self::buffer(more.token), more.length as usize);
             bytes += more.length as usize;
         }
-        arrived.offload = self.claims(&header, bytes);
-        Ok(Some(arrived))
+        Ok(Some((count, self.claims(&header, bytes))))
     }
 
     /// What the device says about a frame of so many bytes. What makes no sense, or was not agreed on, is no claim.
@@ -435,6 +454,9 @@ impl Network {
         let sending = self.sends[place as usize].take()?;
         self.places[self.free] = place as u8;
         self.free += 1;
+        if self.free == SENDS {
+            self.largest = 0;
+        }
         Some(Sent { token: sending.token, done })
     }
 
@@ -521,6 +543,7 @@ impl Card for Network {
         let head = self.memory.segment(at, HEADER + frame.header.len(), Direction::ToDevice);
         let part = |segment: Segment| core::iter::once(Part::from(segment));
         let count = frame.parts.len() + 1;
+        self.largest = self.largest.max(frame.parts.len());
         let offered = self.send.offer_parts(place as u64, count, part(head).chain(frame.parts));
         assert!(offered, "there is room for the frame");
         DEADLINE.fetch_min(self.now + LOOK, Ordering::Relaxed);

@@ -114,8 +114,8 @@ pub(crate) const REQUEST_END: u32 = 14;
 pub(crate) const REQUEST_ENDS: u32 = REQUEST_END + (TRANSFER_PIECES as u32 + 1) * (UNPIN + PAGE_GIVE_UP);
 /// The step by which a disk that was reset begins anew. No request of such a disk is ended with less left.
 pub(crate) const DISK_ANEW: u32 = 350;
-/// Asking a disk what it has done, and writing its record.
-pub(crate) const DISK_LOOK: u32 = 14;
+/// Asking a disk or a network card what it has done, and writing its record.
+pub(crate) const DEVICE_LOOK: u32 = 14;
 /// Looking through the requests of a disk: for the oldest, or for those of an environment that dies.
 pub(crate) const DISK_REQUESTS: u32 = 10;
 /// Looking through the descriptors of a disk for a page.
@@ -142,6 +142,18 @@ pub(crate) const BYTES_PER_UNIT: usize = 320;
 pub(crate) const SEND: u32 = 8;
 /// Finding a segment of a frame, without its bytes.
 pub(crate) const SEGMENT: u32 = 2;
+
+// Network cards.
+/// A frame that arrived, in the driver: used entries, header, buffers offered again.
+pub(crate) const FRAME: u32 = 14;
+/// The same at its worst with what packets do, without the bytes that are copied. No frame is taken with less left.
+pub(crate) const FRAME_MOST: u32 = FRAME + 80;
+/// Bytes of a frame that one unit pays for.
+pub(crate) const FRAME_BYTES_PER_UNIT: usize = 256;
+/// The end of a transmission, without its pins.
+pub(crate) const SENT: u32 = 8;
+/// A step by which a card that was reset begins anew. None begins with less left.
+pub(crate) const CARD_ANEW: u32 = 350;
 
 /// Units of work of one row.
 pub(crate) const fn of_row(row: u64) -> u32 {

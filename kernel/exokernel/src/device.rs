@@ -3,14 +3,15 @@
 //! A vector belongs to one device. Its interrupt makes the driver look, and raises the bound bits where it found news.
 //! The exposed record of a device is the state of its binding.
 
+use crate::card;
 use crate::channel;
 use crate::cost;
 use crate::kernel::{Kernel, Locked, Outcome, lock, refuse};
 use abi::capability::{Capability, DEVICE, Rights};
 use abi::device::{DeviceInfo, State, kind};
-use abi::{EnvironmentId, Error, KeyIndex};
+use abi::{EnvironmentId, Error, KeyIndex, PageNumber};
 use core::sync::atomic::Ordering;
-use driver::disk;
+use driver::{disk, network};
 use machine::boot::Boot;
 use machine::device_discovery::{FIRST_VECTOR, number_of};
 use machine::virtio::Kind;
@@ -38,6 +39,7 @@ pub(crate) fn expose(boot: &Boot) {
         info.kind.store(kind, Ordering::Release);
     }
     crate::disk::expose();
+    card::expose();
 }
 
 /// The record of a device, if there is such a device.
@@ -68,8 +70,19 @@ pub(crate) fn interrupted(kernel: &mut Kernel, vector: u64) {
             }
         }
         kind::DISK => kernel.finish_requests(device),
+        kind::NETWORK => kernel.attend_card(device),
         _ => {}
     }
+}
+
+/// When some device must be looked at; never: `u64::MAX`.
+pub(crate) fn deadline() -> u64 {
+    disk::deadline().min(network::deadline())
+}
+
+/// Has the clock interrupt this CPU at a time, or when a device must be looked at before it.
+pub(crate) fn set_timer(time: u64) {
+    clock::set_timer(time.min(deadline()));
 }
 
 /// The clock interrupted: a device may have had its time.
@@ -80,11 +93,27 @@ pub(crate) fn check_time(kernel: &mut Kernel) {
         disk::check_time(now);
         kernel.finish_all_requests();
     }
+    if now >= network::deadline() {
+        kernel.spend(cost::DISK_REQUESTS * network::count() as u32);
+        network::check_time(now);
+        kernel.attend_all_cards();
+    }
+}
+
+/// Resets the disk or the card whose turn it is, if it has had a page for so long.
+pub(crate) fn give_up_on(turn: usize, page: PageNumber, now: u64, patience: u64) {
+    let (disks, cards) = (disk::count(), network::count());
+    match turn % (disks + cards).max(1) {
+        number if number < disks => disk::give_up_on(number, page, now, patience),
+        number => {
+            network::with((number - disks) as u64 + 1, |card| card.give_up_on(page, now, patience));
+        }
+    }
 }
 
 /// The same on an idle CPU, which holds no lock.
 pub(crate) fn check_time_while_idle() {
-    if clock::now() >= disk::deadline() {
+    if clock::now() >= deadline() {
         let mut kernel: Locked = lock();
         check_time(&mut kernel);
     }

@@ -259,7 +259,7 @@ impl Kernel {
     }
 
     /// Ends a device pin. The last use of an orphan frees it.
-    fn unpin(&mut self, pin: Pinned) {
+    pub(crate) fn unpin(&mut self, pin: Pinned) {
         let page = self.memory.unpin(pin);
         self.spend(cost::UNPIN);
         self.settle(page);
@@ -269,7 +269,7 @@ impl Kernel {
     /// CPU, begins the next entry for the rest.
     pub(crate) fn finish_requests(&mut self, device: usize) {
         let (Some(number), info) = (disk::number_of(device), &exposed::devices()[device]) else { return };
-        self.spend(cost::DISK_LOOK);
+        self.spend(cost::DEVICE_LOOK);
         disk::with(number, |disk| disk.acknowledge_interrupt());
         let is_reset = disk::with(number, |disk| disk.state()) == Some(abi::device::State::Resetting);
         let step = if is_reset { cost::DISK_ANEW } else { cost::REQUEST_ENDS };

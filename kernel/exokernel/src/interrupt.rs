@@ -87,7 +87,7 @@ pub(crate) fn kick(cpu: usize) {
 /// Upcalls that wait for the program that runs go out now.
 fn deliver_waiting(mut kernel: Locked, frame: &mut TrapFrame, caller: Environment) {
     let context = kernel.context_of(caller);
-    clock::set_timer(kernel.processors[entry::cpu()].deadline());
+    device::set_timer(kernel.processors[entry::cpu()].deadline());
     let before = frame.program();
     match kernel.push_waiting(Claimed { environment: caller, context }, before, true) {
         Ok(program) if program != before => frame.set_program(program),
@@ -195,14 +195,14 @@ impl Kernel {
         (processor.phase, processor.told) = (phase, told);
         processor.ended = clock::now();
         processor.slice_end = processor.ended + time;
-        clock::set_timer(processor.slice_end);
+        device::set_timer(processor.slice_end);
     }
 
     /// Shortens the slice that runs: the runner pays for what it made others do.
     pub(crate) fn pay(&mut self, time: u64) {
         let processor = &mut self.processors[entry::cpu()];
         processor.slice_end = processor.slice_end.saturating_sub(time);
-        clock::set_timer(processor.slice_end);
+        device::set_timer(processor.slice_end);
     }
 
     /// Takes a dying environment off this CPU.

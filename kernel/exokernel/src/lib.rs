@@ -12,6 +12,7 @@ mod archive;
 mod batch;
 mod boot;
 mod budget;
+mod card;
 mod channel;
 mod cost;
 mod destruction;

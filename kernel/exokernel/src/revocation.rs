@@ -11,6 +11,7 @@
 
 use crate::budget;
 use crate::cost;
+use crate::device;
 use crate::environment::{Environment, first_page};
 use crate::free_list;
 use crate::kernel::{Kernel, Outcome, Stop, refuse};
@@ -53,8 +54,8 @@ pub(crate) struct Taking {
     sweeping: bool,
     /// A device still uses a page that was given up.
     in_transit: bool,
-    /// Turn of the disks: which of them is asked about such pages.
-    disk: u8,
+    /// Turn of disks and network cards: which of them is asked about such pages.
+    device: u8,
     /// Components of the shortest name by which what is open was asked for.
     asked_by: u8,
 }
@@ -70,7 +71,7 @@ impl Taking {
         pending: 0,
         sweeping: false,
         in_transit: false,
-        disk: 0,
+        device: 0,
         asked_by: 0,
     };
 }
@@ -303,14 +304,14 @@ impl Kernel {
     }
 
     /// An orphan of an environment stays because a device uses it. Past the patience with an environment under
-    /// enforcement the device is reset. Each pass asks another disk.
+    /// enforcement the device is reset. Each pass asks another device.
     pub(crate) fn wait_for_device(&mut self, environment: Environment, page: PageNumber) {
         self.secrets_mut(environment).taking.in_transit = true;
         self.spend(cost::DISK_PAGE);
         let (now, deadline) = (clock::now(), environment.info().revocation_deadline.load(Ordering::Relaxed));
         if now >= deadline.saturating_add(TRANSFER_PATIENCE_ENFORCED) {
-            let turn = usize::from(self.secrets(environment).taking.disk);
-            driver::disk::give_up_on(turn, page, now, TRANSFER_PATIENCE_ENFORCED);
+            let turn = usize::from(self.secrets(environment).taking.device);
+            device::give_up_on(turn, page, now, TRANSFER_PATIENCE_ENFORCED);
         }
     }
 
@@ -320,7 +321,7 @@ impl Kernel {
         if !taking.in_transit {
             return Taken::Nothing;
         }
-        taking.disk = taking.disk.wrapping_add(1);
+        taking.device = taking.device.wrapping_add(1);
         (taking.in_transit, taking.sweeping, taking.cursor) = (false, true, 0);
         Taken::NotYet
     }

@@ -7,6 +7,7 @@
 //! waits for.
 
 use crate::cost;
+use crate::device;
 use crate::environment::Environment;
 use crate::event::{self, Waiting};
 use crate::interrupt;
@@ -121,7 +122,7 @@ fn idle(mut kernel: Locked, earliest: Option<u64>) -> ! {
     }
     cpu_control::load_kernel_address_space();
     drop(kernel);
-    match earliest.unwrap_or(u64::MAX).min(driver::disk::deadline()) {
+    match earliest.unwrap_or(u64::MAX).min(device::deadline()) {
         u64::MAX => clock::stop_timer(),
         time => clock::set_timer(time),
     }
@@ -144,7 +145,7 @@ fn begin(mut kernel: Locked, claimed: Claimed, length: u64) -> ! {
     info.position.store(processor.position as u64, Ordering::Release);
     info.slice_end.store(end, Ordering::Release);
     add(&claimed.environment.info().slices, 1);
-    clock::set_timer(end);
+    device::set_timer(end);
     kernel.run(claimed, now)
 }
 

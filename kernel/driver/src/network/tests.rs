@@ -140,6 +140,16 @@ fn a_long_frame_lies_in_several_buffers() {
 }
 
 #[test]
+fn a_frame_that_is_too_long_is_dropped_and_no_fault_of_the_device() {
+    let mut bench = Bench::new(PLAIN);
+    bench.arrive(header(1), 1519);
+    assert_eq!(bench.card.receive(0, |_| panic!("handed on")), Some(false));
+    bench.arrive(header(1), 1518);
+    assert_eq!(bench.next(0).map(|(lengths, _)| lengths), Some(std::vec![1518]));
+    assert_eq!((bench.card.receive.room(), bench.card.resets()), (ENTRIES - BUFFERS, 0));
+}
+
+#[test]
 fn the_device_is_told_of_buffers_unless_it_wants_to_know_nothing() {
     let bench = Bench::new(PLAIN);
     bench.receive.want_no_notification(true);
@@ -358,7 +368,7 @@ fn fault_75_a_card_that_scribbles_breaks_nothing() {
             state % bound
         };
         let mut bench = Bench::new(if seed % 2 == 0 { ALL } else { PLAIN });
-        let (mut out, mut resets): (Vec<(u64, Vec<u64>)>, u64) = (Vec::new(), 0);
+        let (mut out, mut resets, mut dropped): (Vec<(u64, Vec<u64>)>, u64, u64) = (Vec::new(), 0, 0);
         for round in 0..400u64 {
             let now = round * SECOND;
             for _ in 0..random(4) {
@@ -383,8 +393,13 @@ fn fault_75_a_card_that_scribbles_breaks_nothing() {
                 bench.send.answer(if random(30) == 0 { random(400) as u32 } else { u32::from(head) }, 0);
             }
             for _ in 0..17 {
-                let Some((pieces, _)) = bench.next(now) else { break };
-                assert!(pieces.iter().all(|length| *length <= 4096) && !pieces.is_empty());
+                let Some(handed) = bench.card.receive(now, |frame| {
+                    let lengths = frame.pieces.iter().map(Piece::length);
+                    assert!((1..=PIECES).contains(&frame.pieces.len()) && lengths.max() <= Some(4096));
+                }) else {
+                    break;
+                };
+                dropped += u64::from(!handed);
             }
             loop {
                 let (pins, sent) = bench.finish(now);
@@ -404,6 +419,6 @@ fn fault_75_a_card_that_scribbles_breaks_nothing() {
                 bench.renew();
             }
         }
-        assert!(resets > 3, "seed {seed} found nothing");
+        assert!(resets > 3 && (dropped > 0 || seed % 2 == 0), "seed {seed} found nothing");
     }
 }

@@ -15,7 +15,7 @@ use crate::channel::input;
 use crate::channel::session::{FinalRecord, Listener, Session, SessionEnd};
 use crate::command_record::ProgramCommand;
 use crate::failure::{Context, Failure, Result};
-use crate::qemu::{Disk, Files, Machine, Running, Stop};
+use crate::qemu::{Disk, Files, Link, Machine, NetworkCard, Running, Stop};
 use crate::root::{self, Tree};
 use crate::run;
 use crate::scratch;
@@ -30,6 +30,7 @@ use super::dialogue;
 use super::interrupts;
 use super::linux_program::{self, Product};
 use super::registry::{self, ExpectedStop, Guest, GuestDisk};
+use super::wire::{self, Peer, Wire};
 
 /// What all guests share.
 struct Ground {
@@ -114,8 +115,10 @@ fn listen(
     let monitor = guest.interrupted.then(|| place.path().join("monitor"));
     let disks = guest.disks.iter().enumerate().map(|(number, disk)| make_disk(place.path(), number, disk));
     let disks = disks.collect::<Result<Vec<_>>>()?;
+    let (wires, networks) = connect(place.path(), &guest.peers)?;
     let command_line = guest.kernel.clone();
-    let machine = Machine { monitor: monitor.clone(), disks, command_line, ..configuration.machine(guest.counting) };
+    let machine =
+        Machine { monitor: monitor.clone(), disks, networks, command_line, ..configuration.machine(guest.counting) };
     let (mut running, stream) = Running::start(&machine, &files)?;
     let over = Arc::new(AtomicBool::new(false));
     let interrupts = monitor.map(|at| interrupts::inject(at, Arc::clone(&recorder.spoken), Arc::clone(&over)));
@@ -127,6 +130,10 @@ fn listen(
     let stop = if end.is_over() { running.stop()? } else { Stop::Killed };
     let serial = running.serial();
     drop(running);
+    for wire in wires {
+        let fared = wire.finish().map_err(Failure::new)?;
+        recorder.note("peer", &fared);
+    }
     if let Some(interrupts) = interrupts {
         let count = interrupts.join().unwrap_or(0);
         recorder.note("interrupts", &format!("{count} non-maskable ones were accepted"));
@@ -135,6 +142,18 @@ fn listen(
         }
     }
     Ok((end, stop, serial))
+}
+
+/// Starts the peers of the machine's network cards, and describes the cards.
+fn connect(place: &Path, peers: &[Peer]) -> Result<(Vec<Wire>, Vec<NetworkCard>)> {
+    let card = |(number, peer): (usize, &Peer)| {
+        let socket = place.join(format!("wire{number}"));
+        let wire = wire::start(*peer, &socket)?;
+        let address = [2, 0, 0, 0, 9, 2 + number as u8];
+        Ok((wire, NetworkCard { link: Link::Wire(socket), address, packets: None }))
+    };
+    let all = peers.iter().enumerate().map(card).collect::<Result<Vec<_>>>()?;
+    Ok(all.into_iter().unzip())
 }
 
 fn make_disk(place: &Path, number: usize, disk: &GuestDisk) -> Result<Disk> {

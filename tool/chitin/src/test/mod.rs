@@ -22,6 +22,7 @@ mod pool;
 mod registry;
 mod report;
 mod style;
+mod wire;
 mod wrong_call;
 
 use std::process::ExitCode;

@@ -14,6 +14,7 @@ use super::Depth;
 use super::configuration::Configuration;
 use super::dialogue::Turn;
 use super::linux_program::Product;
+use super::wire::Peer;
 
 /// The crate of the programs.
 const PACKAGE: &str = "test-programs";
@@ -52,6 +53,9 @@ pub struct Guest {
     /// Words on the kernel's command line.
     #[serde(default)]
     pub kernel: String,
+    /// Network cards of the machine, by the peer of each.
+    #[serde(default)]
+    pub peers: Vec<Peer>,
     #[serde(default)]
     pub on: Machines,
     /// Whether the machine's clock counts instructions.
