@@ -22,7 +22,7 @@ errnos! {
     E2BIG EACCES EADDRINUSE EADDRNOTAVAIL EAFNOSUPPORT EALREADY EINPROGRESS ENETUNREACH EAGAIN EBADF EBUSY ECHILD ECONNABORTED ECONNREFUSED ECONNRESET EDEADLK
     EDESTADDRREQ EDOM EEXIST EIDRM EISCONN EMSGSIZE ENOBUFS ENODATA ENOLCK ENOMSG ENOPROTOOPT ENOTCONN ENOTSOCK EPROTONOSUPPORT
     EPROTOTYPE ESOCKTNOSUPPORT EFAULT EFBIG EINTR EINVAL EIO EISDIR ELIBBAD ELOOP EMFILE EMLINK
-    ENAMETOOLONG ENFILE ENODEV ENOENT ENOEXEC ENOMEM ENOSPC ENOSYS ENOTDIR ENOTEMPTY ENOTTY ENXIO EOPNOTSUPP
+    ENAMETOOLONG ENFILE ENODEV ENOENT ENOTBLK ENOEXEC ENOMEM ENOSPC ENOSYS ENOTDIR ENOTEMPTY ENOTTY ENXIO EOPNOTSUPP
     EOVERFLOW EPERM EPIPE ERANGE EROFS ESPIPE ESRCH ETIMEDOUT ETXTBSY EXDEV
 }
 
@@ -37,6 +37,10 @@ impl Errno {
     /// A copy from or to the program faulted while the thread held a lock that the page fault handler needs. The range
     /// must be prepared again, as `copy::with_range` does. A program gets `EFAULT`.
     pub const FAULT_UNDER_LOCK: Self = Self::new(517);
+
+    /// The operation needs bytes that are on a disk only. The server makes the client wait and repeat its request; no
+    /// program is told.
+    pub const NOT_LOADED: Self = Self::new(518);
 
     /// The number as Linux counts it.
     pub const fn number(self) -> u16 {

@@ -33,7 +33,7 @@ pub const CHANNEL_SLOT: KeyIndex = KeyIndex(2);
 /// Pages of a child's private part, unless told otherwise.
 pub const PRIVATE_COUNT: usize = 7;
 /// Pages of a child's stack, unless told otherwise.
-const STACK_COUNT: u64 = 8;
+const STACK_COUNT: usize = 8;
 
 /// An environment in the making. Dropped before it is created, it leaves nothing behind.
 #[derive(Debug)]
@@ -50,6 +50,7 @@ pub struct Builder {
     fixed: [PageNumber; 3],
     /// Of one that shares the address space; the list finds the others again.
     stack: Vec<PageNumber>,
+    stack_count: usize,
     entry: u64,
     words: Vec<(u64, u64)>,
     budgets: Vec<(Resource, u64)>,
@@ -94,6 +95,7 @@ impl Builder {
             private: Vec::new(),
             fixed: [PageNumber::NONE; 3],
             stack: Vec::new(),
+            stack_count: STACK_COUNT,
             entry: 0,
             words: Vec::new(),
             budgets,
@@ -106,6 +108,12 @@ impl Builder {
         Allocator::own().allocate_many(&mut fixed)?;
         builder.fixed = fixed;
         Ok(builder)
+    }
+
+    /// Gives it a stack of so many pages.
+    pub const fn stack(&mut self, pages: usize) -> &mut Self {
+        self.stack_count = pages;
+        self
     }
 
     /// Puts a program into the address space: it begins at its entry.
@@ -252,13 +260,13 @@ impl Builder {
 
     fn make_stack(&mut self) -> Result<(), Failure> {
         let end = stack_end(self.area);
-        let mut pages = [PageNumber::NONE; STACK_COUNT as usize];
+        let mut pages = vec![PageNumber::NONE; self.stack_count];
         self.space.tables.allocate_many(&mut pages)?;
         if self.shares_address_space {
             self.stack = pages.to_vec();
         }
         // SAFETY: the layout keeps this range for the stack of this area, which is new.
-        unsafe { self.space.map(end - STACK_COUNT * PAGE_SIZE, &pages, Access::WRITE) }?;
+        unsafe { self.space.map(end - self.stack_count as u64 * PAGE_SIZE, &pages, Access::WRITE) }?;
         self.library(offset_of!(LibraryWords, start_stack), end);
         Ok(())
     }
@@ -499,7 +507,7 @@ fn unmap_area(area: u64, private: usize) -> Result<(), Failure> {
     // SAFETY: the environment that lived there is gone, or was never made.
     unsafe {
         own.unmap(area, 1 + private as u64)?;
-        own.unmap(stack_end(area) - STACK_COUNT * PAGE_SIZE, STACK_COUNT)
+        own.unmap(stack_end(area) - STACK_COUNT as u64 * PAGE_SIZE, STACK_COUNT as u64)
     }
 }
 

@@ -19,12 +19,17 @@ mod guest {
                 return entry::START_FAILURE_STATUS;
             }
         };
+        session.wait_for_disks();
         if let Err(error) = session.first.run(session.key) {
             runtime::error_line!("chitin: the first process gets no time slice: error {}", error.number());
             return entry::START_FAILURE_STATUS;
         }
         let status = event_loop::run(&session);
+        let is_kept = session.end_disks();
         cost::report(&session);
+        if !is_kept {
+            runtime::error_line!("chitin: not everything on /disk could be written");
+        }
         match status {
             Status::Exited(code) => u32::from(code),
             Status::Killed(signal) => {

@@ -3,9 +3,15 @@
 //! `block_cache` decides what a request for raw bytes needs, `raw` answers programs in the server, `block_device` is
 //! the side of a process. `hw::disk` submits transfers.
 
+#[cfg(target_os = "none")]
+pub mod adapter;
 pub mod block_cache;
 #[cfg(target_os = "none")]
 pub mod block_device;
+#[cfg(target_os = "none")]
+mod keep;
+#[cfg(target_os = "none")]
+pub mod keeper;
 #[cfg(target_os = "none")]
 pub mod raw;
 

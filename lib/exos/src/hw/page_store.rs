@@ -144,6 +144,10 @@ impl PageStorage for PageStore {
         }
     }
 
+    fn is_idle(&self, page: u32) -> bool {
+        exposed::page(self.pages[page as usize]).is_some_and(|info| info.references() == 1)
+    }
+
     fn left_pages_mapped(&mut self) -> bool {
         core::mem::take(&mut self.stale_mappings)
     }

@@ -6,6 +6,7 @@
 
 use super::{command, cpio, first_process, status_page};
 use crate::address_map::{PAGE_SIZE, SHOWN};
+use crate::disk::keeper;
 use crate::hw::disk;
 use crate::hw::env_create::map;
 use crate::hw::mapping::{Mapping, Mappings};
@@ -36,6 +37,9 @@ use runtime::image::Image;
 use runtime::lock::Lock;
 use runtime::page::Allocator;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, area, key, syscall};
+
+/// Pages that the keeper of disks may have before it draws more: its cache and its tables.
+const KEEPER_PAGES: u64 = 2048;
 
 /// A line for people: what went wrong.
 pub type Failure = String;
@@ -296,7 +300,24 @@ fn make_server(
     }
     // A slice of its own, so that a call whose client died is finished.
     refused("the server's slice", child.run(0, runtime::time_slice::ANY_POSITION))?;
+    if has_disks {
+        make_keeper(name, session, state)?;
+    }
     Ok((child.number, state, zero.public))
+}
+
+/// The keeper of disks, an environment under the server's name in the same address space.
+fn make_keeper(name: KeyIndex, session: KeyIndex, state: &'static Lock<Server>) -> Outcome<()> {
+    let what = "the keeper of disks";
+    let mut builder = refused(what, Builder::sharing())?;
+    let derived = core::mem::replace(&mut builder.key, name);
+    refused(what, key::discard(derived))?;
+    builder.stack(keeper::STACK_PAGES).function(keeper::run, core::ptr::from_ref(state) as u64);
+    builder.budget(Resource::Page, KEEPER_PAGES).budget(Resource::Pin, 64);
+    let child = refused(what, builder.create())?;
+    refused(what, key::grant(session, Rights::ALL, child.number, SESSION_SLOT))?;
+    refused(what, grant_disks(child.number))?;
+    refused(what, child.run(0, runtime::time_slice::ANY_POSITION)).map(|_| ())
 }
 
 /// A key that opens every disk.

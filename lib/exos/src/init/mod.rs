@@ -13,6 +13,8 @@ mod console_tty;
 pub mod cost;
 pub mod cpio;
 #[cfg(target_os = "none")]
+mod disks;
+#[cfg(target_os = "none")]
 mod enforcer;
 #[cfg(target_os = "none")]
 pub mod event_loop;

@@ -90,7 +90,10 @@ pub(super) fn text(parts: &[&str]) -> Option<String> {
             format!("{}.{:02} {}.{:02}\n", up / 100, up % 100, idle / 100, idle % 100)
         }
         ["version"] => String::from("Linux version 6.1.0-chitin (chitin) #1 Chitin ExOS\n"),
-        ["filesystems"] => Kind::ALL.iter().map(|(_, name, _)| format!("nodev\t{name}\n")).collect(),
+        ["filesystems"] => Kind::ALL
+            .iter()
+            .map(|(kind, name, _)| format!("{}\t{name}\n", if *kind == Kind::Disk { "" } else { "nodev" }))
+            .collect(),
         ["devices"] => devices(),
         ["diskstats"] => disks::statistics(),
         ["net", name] => net::text(name)?,

@@ -87,6 +87,8 @@ pub struct FileServer {
     pub(super) internet: Option<Box<Internet>>,
     /// What it reads and writes of raw disks; nothing before the first request.
     pub(crate) raw: Option<Box<RawDisks>>,
+    /// What is asked of the keeper of disks.
+    pub(crate) keeper: crate::disk::keeper::Requests,
     /// What processes ask each other.
     pub(super) requests: RequestQueue,
     /// The keys of users.
@@ -185,6 +187,7 @@ impl FileServer {
             }
             Request::MakeInternetSocket => self.make_internet_socket(caller, who, [a, b, c]).map(Outcome::Done),
             Request::InternetSocket => self.on_internet_socket(caller, a, b, [c, d, e]).map(Outcome::Done),
+            Request::SyncFiles => self.sync_files(a).map(Outcome::Done),
             Request::SyncDisk => self.sync_disk(caller, a, b).map(Outcome::Done),
             Request::AcceptOffer => self.accept_offer(caller, a).map(Outcome::Done),
             Request::Listen => self.listens(caller, a).map(Outcome::Done),

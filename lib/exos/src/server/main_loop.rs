@@ -40,7 +40,7 @@ use runtime::{EnvironmentId, KeyIndex, PageNumber, area, clock, exposed};
 /// All that the server keeps.
 #[derive(Debug)]
 pub struct Server {
-    pub(super) server: FileServer,
+    pub(crate) server: FileServer,
     /// Clients that other environments speak for, by the number of those.
     pub(super) threads: NumberMap<u64>,
     /// Windows of clients that died, for those that come.
@@ -99,6 +99,7 @@ impl Server {
             ipc: Ipc::default(),
             internet: None,
             raw: None,
+            keeper: Default::default(),
             requests: Default::default(),
             keys,
             notice,
@@ -132,6 +133,11 @@ impl Server {
         self.server.tree.store.quota = PageQuota::new(bank, spare_of(bank, Resource::Page), reserve);
     }
 
+    /// The words of the notice page.
+    pub fn notice_words(&self) -> &'static [AtomicU64] {
+        self.server.notice.words()
+    }
+
     /// What every process maps at `layout::SHOWN`.
     pub fn shown(&self) -> Vec<PageNumber> {
         [&self.server.notice, &self.server.dcache].into_iter().flat_map(Mapping::pages).copied().collect()
@@ -156,6 +162,9 @@ impl Server {
             return;
         }
         self.answer(EnvironmentId(environment), caller, message);
+        if message[0] == u64::from(Errno::NOT_LOADED.number()) {
+            self.server.ask_for_missing(message);
+        }
         self.server.revoke_where_narrowed();
         self.server.hide_changes();
         self.server.reclaim_idle_handles();

@@ -36,6 +36,12 @@ pub const PROGRAMS: usize = 3;
 /// Words of the notice page, one for each line of the cache of raw disks: 0 while a transfer of that line is in flight,
 /// then what the kernel says of it.
 pub const DISK_LINES: usize = 160;
+/// Word of the notice page that counts what the keeper of disks has finished: a read, or a round of write-back.
+pub const DISK_DONE: usize = 176;
+/// Word of the notice page that counts what is asked of the keeper.
+pub const DISK_WORK: usize = 177;
+/// In place of an error: the client repeats its request when the word [`DISK_DONE`] differs from word 1.
+pub const NOT_YET: u64 = 1 << 33;
 /// In place of an error: the path leads out of the file system; the node is in word 1, the length of the rest, which
 /// lies in the window, in word 2.
 pub const ELSEWHERE: u64 = 1 << 32;
@@ -389,6 +395,9 @@ requests! {
     Disk = 108,
     /// (number of a disk, ticket or 0) -> as `Disk`: what was written to the disk itself becomes durable.
     SyncDisk = 109,
+    /// (ticket or 0): what was changed before on volumes of disks becomes durable -> 0: it is. Or 1, the value of
+    /// [`DISK_DONE`] and a ticket: the caller repeats the request with the ticket when that word differs.
+    SyncFiles = 110,
 }
 
 /// What is asked of an Internet socket. An endpoint is three words: the address, and the port with more above it.

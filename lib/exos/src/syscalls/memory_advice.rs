@@ -4,6 +4,7 @@ use super::dispatch::Call;
 use super::memory::end_of;
 use super::truncate_notify::cut_mappings;
 use crate::address_map::{PAGE_SIZE, PROGRAM_END};
+use crate::disk::block_device;
 use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
 use crate::vm::madvise::Advice;
@@ -48,7 +49,11 @@ pub(super) fn msync(call: &mut Call<'_>) -> Result<u64> {
     if flags as u32 & linux::MS_INVALIDATE != 0 && is_locked() {
         return Err(Errno::EBUSY);
     }
-    if areas.cover(address, end) { Ok(0) } else { Err(Errno::ENOMEM) }
+    if !areas.cover(address, end) {
+        return Err(Errno::ENOMEM);
+    }
+    drop(memory);
+    if flags as u32 & linux::MS_SYNC != 0 { block_device::sync_files().map(|()| 0) } else { Ok(0) }
 }
 
 pub(super) fn mincore(call: &mut Call<'_>) -> Result<u64> {

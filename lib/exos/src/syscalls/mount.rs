@@ -125,7 +125,8 @@ fn tell_space_of_proc(call: &Call<'_>, to: u64) -> Result<u64> {
 fn tell_space([all, free, nodes, kind]: [u64; 4], to: u64) -> Result<u64> {
     const NAME_BYTES: u64 = 255;
     let magic = kind & 0xffff_ffff;
-    let [all, free, nodes] = if magic == Kind::Memory.magic() { [all, free, nodes] } else { [0; 3] };
+    let [all, free, nodes] =
+        if [Kind::Memory, Kind::Disk].iter().any(|kind| kind.magic() == magic) { [all, free, nodes] } else { [0; 3] };
     let flags = flags_of((kind >> 32) as u32);
     let free_nodes = if all == 0 { 0 } else { free };
     let mut words =

@@ -65,7 +65,8 @@ impl<S: PageStorage> FileTree<S> {
         value: &[u8],
         flags: u32,
     ) -> Result<()> {
-        if name.starts_with(SECURITY) {
+        let is_on_disk = self.backings.contains_key(&self.node(id)?.volume);
+        if is_on_disk || name.starts_with(SECURITY) {
             return Err(Errno::EOPNOTSUPP);
         }
         self.check_attribute(id, who, name, true)?;

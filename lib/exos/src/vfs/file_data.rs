@@ -30,6 +30,11 @@ pub trait PageStorage {
     fn number(&self, page: u32) -> u64;
     /// Whether others may write the page.
     fn is_shared(&self, page: u32) -> bool;
+    /// Whether no process maps a page.
+    fn is_idle(&self, page: u32) -> bool {
+        let _ = page;
+        true
+    }
     /// Whether a page was given back, since this was last asked, that somebody else still maps.
     fn left_pages_mapped(&mut self) -> bool {
         false
@@ -57,13 +62,16 @@ impl<S: PageStorage> FileTree<S> {
         mut each: impl FnMut(usize, &[u8]),
     ) -> Result<u64> {
         let now = self.now;
+        self.check_loaded(id, offset / PAGE_SIZE, offset.saturating_add(count).div_ceil(PAGE_SIZE))?;
         let node = self.nodes.get_mut(&id).ok_or(Errno::ENOENT)?;
         if node.is_directory() {
             return Err(Errno::EISDIR);
         }
         if noted && node.note_read(now) {
             self.changes.note_read(id);
+            self.mark(id);
         }
+        let node = self.node(id)?;
         let count = count.min(node.size.saturating_sub(offset));
         match &node.body {
             Body::Archived { start } => {
@@ -102,11 +110,15 @@ impl<S: PageStorage> FileTree<S> {
             return Ok(0);
         }
         self.bring_into_pages(id)?;
+        self.check_loaded_edges(id, offset, end)?;
         let mut written = 0;
         for (place, index, within) in pieces(offset, count) {
             let length = within.len() as u64;
             match self.page_for_writing(id, index) {
-                Ok(page) => each(place, &mut self.store.bytes_mut(page)[within]),
+                Ok(page) => {
+                    each(place, &mut self.store.bytes_mut(page)[within]);
+                    self.mark_page(id, index);
+                }
                 Err(error) if written == 0 => return Err(error),
                 Err(_) => break,
             }
@@ -141,6 +153,10 @@ impl<S: PageStorage> FileTree<S> {
         if count == 0 || count > PAGE_SIZE || !is_usual || !self.watches.is_empty() {
             return None;
         }
+        // What a disk keeps is marked on the long way.
+        if self.backings.contains_key(&node.volume) {
+            return None;
+        }
         let Body::Pages(pages) = &node.body else { return None };
         let page = pages.get(offset / PAGE_SIZE)?;
         let within = (offset % PAGE_SIZE) as usize;
@@ -158,6 +174,8 @@ impl<S: PageStorage> FileTree<S> {
             return Err(Errno::EFBIG);
         }
         self.bring_into_pages(id)?;
+        self.check_loaded_edges(id, 0, size.min(self.node(id)?.size))?;
+        self.mark_cut(id, size);
         let (now, node) = (self.now, self.nodes.get_mut(&id).ok_or(Errno::ENOENT)?);
         let Body::Pages(pages) = &mut node.body else { return Err(Errno::EINVAL) };
         let cut = pages.take(size.div_ceil(PAGE_SIZE), u64::MAX);
@@ -180,8 +198,10 @@ impl<S: PageStorage> FileTree<S> {
             return Ok(None);
         }
         self.bring_into_pages(id)?;
+        self.check_loaded(id, index, index + 1)?;
         let page = self.page_for_writing(id, index)?;
         if shared {
+            self.mark_page(id, index);
             self.store.share(page);
             let now = self.now;
             let node = self.contents_mut(id)?;
@@ -245,6 +265,16 @@ impl<S: PageStorage> FileTree<S> {
             pages.put(index as u64, page);
         }
         self.node_mut(id)?.body = Body::Pages(pages);
+        Ok(())
+    }
+
+    /// Fails where the first or the last page of a range is covered in part and lies on the disk only.
+    pub(super) fn check_loaded_edges(&mut self, id: NodeId, start: u64, end: u64) -> Result<()> {
+        for edge in [start, end] {
+            if !edge.is_multiple_of(PAGE_SIZE) {
+                self.check_loaded(id, edge / PAGE_SIZE, edge / PAGE_SIZE + 1)?;
+            }
+        }
         Ok(())
     }
 

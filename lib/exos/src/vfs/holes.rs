@@ -17,6 +17,11 @@ impl<S: PageStorage> FileTree<S> {
         }
         let Body::Pages(pages) = &node.body else { return Ok(if hole { node.size } else { offset }) };
         let at = offset / PAGE_SIZE;
+        // What lies on a disk counts as data.
+        if !hole && at < node.stored {
+            return Ok(offset);
+        }
+        let at = at.max(node.stored);
         let found = if hole { Some(pages.hole_from(at)) } else { pages.from(at).next().map(|(index, _)| index) };
         match found.map(|index| offset.max(index * PAGE_SIZE)).filter(|place| *place < node.size) {
             Some(place) => Ok(place),
@@ -51,7 +56,10 @@ impl<S: PageStorage> FileTree<S> {
     /// Gives every hole between two places a page; all or nothing.
     fn fill_holes(&mut self, id: NodeId, start: u64, end: u64) -> Result<()> {
         self.bring_into_pages(id)?;
-        let (first, end) = (start / PAGE_SIZE, end.div_ceil(PAGE_SIZE));
+        let (first, end) = ((start / PAGE_SIZE).max(self.node(id)?.stored), end.div_ceil(PAGE_SIZE));
+        if first >= end {
+            return Ok(());
+        }
         let Body::Pages(pages) = &self.node(id)?.body else { return Err(Errno::EINVAL) };
         let there = pages.from(first).take_while(|(index, _)| *index < end).count() as u64;
         let missing = (end - first).saturating_sub(there);
@@ -70,13 +78,22 @@ impl<S: PageStorage> FileTree<S> {
         }
         let Body::Pages(pages) = &mut self.node_mut(id)?.body else { return Err(Errno::EINVAL) };
         let holes: Vec<u64> = (first..end).filter(|index| pages.get(*index).is_none()).collect();
-        holes.into_iter().zip(fresh).for_each(|(index, page)| pages.put(index, page));
+        holes.iter().zip(fresh).for_each(|(index, page)| pages.put(*index, page));
+        holes.into_iter().for_each(|index| self.mark_page(id, index));
         Ok(())
     }
 
     /// Makes bytes zero: whole pages become holes.
     fn clear(&mut self, id: NodeId, start: u64, end: u64) -> Result<()> {
         self.bring_into_pages(id)?;
+        if self.backings.contains_key(&self.node(id)?.volume) {
+            let end = end.min(self.node(id)?.size);
+            return if start < end {
+                self.write(id, start, end - start, |_, bytes| bytes.fill(0)).map(drop)
+            } else {
+                Ok(())
+            };
+        }
         let node = self.node_mut(id)?;
         let (end, volume) = (end.min(node.size.next_multiple_of(PAGE_SIZE)), node.volume);
         let Body::Pages(pages) = &mut node.body else { return Err(Errno::EINVAL) };

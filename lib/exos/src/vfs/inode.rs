@@ -76,6 +76,8 @@ pub struct Inode {
     pub seals: u32,
     /// The volume that it lies in.
     pub volume: VolumeId,
+    /// Pages from the first one on that are on a disk where they are not in memory; 0 of a file in memory.
+    pub stored: u64,
     /// A mount may lie on it: the table knows.
     pub is_point: bool,
     /// What programs keep beside its contents.
@@ -161,6 +163,7 @@ impl Inode {
     pub const fn allocated(&self) -> u64 {
         match &self.body {
             Body::Archived { .. } => self.size.div_ceil(PAGE_SIZE) * PAGE_SIZE,
+            Body::Pages(_) if self.stored > 0 => self.size.div_ceil(PAGE_SIZE) * PAGE_SIZE,
             Body::Pages(pages) => pages.count() * PAGE_SIZE,
             _ => 0,
         }

@@ -21,6 +21,7 @@ pub mod mount_table;
 pub mod namespace;
 pub mod page_index;
 pub mod path_walk;
+pub mod persistent;
 pub mod prefault_set;
 pub mod seals;
 pub mod superblock;

@@ -8,8 +8,10 @@ use super::inode::{Body, NodeId};
 use super::mount_table::{FIRST, KEPT_FLAGS, Kind, Location, Mount, MountId, Mounts, flag_names};
 use super::namespace::{FileTree, Fresh, FsCredentials, ROOT};
 use super::path_walk::PathWalk;
+use super::persistent::FIRST_DISK_VOLUME;
 use super::superblock::{FIRST_FREE, MACHINE_VOLUME, Options, PROC_VOLUME, ROOT_VOLUME, Superblock, VolumeId};
 use crate::address_map::PAGE_SIZE;
+use crate::disk::number_of;
 use crate::errno::{Errno, Result};
 use alloc::boxed::Box;
 use alloc::format;
@@ -57,6 +59,7 @@ impl<S: PageStorage> FileTree<S> {
             Kind::Processes => (self.volumes.get(&PROC_VOLUME).ok_or(Errno::ENODEV)?.root, None),
             Kind::Devices => (self.resolve_all(b"/dev")?, None),
             Kind::Terminals => (self.resolve_all(b"/dev/pts")?, None),
+            Kind::Disk => (self.root_of_disk(request.source)?, None),
             Kind::Machine => (self.volumes.get(&MACHINE_VOLUME).ok_or(Errno::ENODEV)?.root, None),
         };
         let flags = kept(request.flags);
@@ -65,6 +68,14 @@ impl<S: PageStorage> FileTree<S> {
             self.end_volume(volume);
         }
         laid.map(|_| ())
+    }
+
+    /// The root directory of the volume on a disk, by the path of its device.
+    fn root_of_disk(&self, source: &[u8]) -> Result<NodeId> {
+        let device = self.node(self.resolve_all(source)?)?;
+        let number = if device.is_disk() { number_of(device.device) } else { None };
+        let number = number.ok_or(Errno::ENOTBLK)?;
+        Ok(self.volumes.get(&(FIRST_DISK_VOLUME + number as VolumeId)).ok_or(Errno::EINVAL)?.root)
     }
 
     /// Another place for what is at a place already, with all that is mounted below it or not.
@@ -336,7 +347,7 @@ impl<S: PageStorage> FileTree<S> {
     }
 
     /// A directory above which there is none.
-    fn create_volume_root(&mut self, volume: VolumeId, fresh: Fresh<'_>) -> Result<NodeId> {
+    pub(super) fn create_volume_root(&mut self, volume: VolumeId, fresh: Fresh<'_>) -> Result<NodeId> {
         let id = self.create_unnamed(ROOT, fresh, false)?;
         let node = self.node_mut(id)?;
         (node.links, node.volume, node.named_in) = (2, volume, id);
@@ -360,7 +371,7 @@ impl<S: PageStorage> FileTree<S> {
         Ok(below)
     }
 
-    fn lay_new(&mut self, mount: Mount, on: Location) -> Result<MountId> {
+    pub(super) fn lay_new(&mut self, mount: Mount, on: Location) -> Result<MountId> {
         let id = self.mounts.add(mount)?;
         if let Err(error) = self.lay(id, on) {
             self.mounts.forget(id);
@@ -397,13 +408,14 @@ impl<S: PageStorage> FileTree<S> {
         }
         let Some(mount) = self.mounts.forget(id) else { return };
         let Ok(volume) = self.node(mount.root).map(|node| node.volume) else { return };
-        if volume >= FIRST_FREE && !self.mounts.iter().any(|(_, other)| self.is_in(other.root, volume)) {
+        let is_own = volume >= FIRST_FREE && !self.backings.contains_key(&volume);
+        if is_own && !self.mounts.iter().any(|(_, other)| self.is_in(other.root, volume)) {
             self.end_volume(volume);
         }
     }
 }
 
-fn blank(root: NodeId) -> Mount {
+pub(super) fn blank(root: NodeId) -> Mount {
     Mount {
         on: None,
         root,

@@ -61,16 +61,19 @@ pub enum Kind {
     Terminals,
     /// What is told of the machine.
     Machine,
+    /// Files that a disk keeps.
+    Disk,
 }
 
 impl Kind {
     /// All of them, with their names and their numbers as `statfs` tells them.
-    pub const ALL: [(Self, &'static str, u64); 5] = [
+    pub const ALL: [(Self, &'static str, u64); 6] = [
         (Self::Memory, "tmpfs", 0x0102_1994),
         (Self::Processes, "proc", 0x9fa0),
         (Self::Devices, "devtmpfs", 0x0102_1994),
         (Self::Terminals, "devpts", 0x1cd1),
         (Self::Machine, "sysfs", 0x6265_6572),
+        (Self::Disk, "cffs", 0x6366_6673),
     ];
 
     /// By the name that mount(2) has for it.

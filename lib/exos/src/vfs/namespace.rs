@@ -13,6 +13,7 @@ use super::inotify::{Watches, directory_bit};
 use super::mount_table::{FIRST, Location, Mounts};
 use super::page_index::Pages;
 use super::path_walk::LINKS;
+use super::persistent::Backing;
 use super::prefault_set::PrefaultSets;
 use super::superblock::{ROOT_VOLUME, Superblock, VolumeId};
 use crate::errno::{Errno, Result};
@@ -85,6 +86,10 @@ pub struct FileTree<S> {
     /// What nodes are called that have no name and are held: the last one that they had, or what stands for one.
     pub(super) former_names: BTreeMap<NodeId, Vec<u8>>,
     pub(super) nodes: NumberMap<Inode>,
+    /// Volumes that a disk keeps.
+    pub backings: BTreeMap<VolumeId, Backing>,
+    /// The page on a disk that the last operation lacked.
+    pub missing: Option<(NodeId, u64)>,
     next: NodeId,
     /// What the hashes of names begin with.
     seed: u64,
@@ -110,6 +115,7 @@ impl<S: PageStorage> FileTree<S> {
             nameable: false,
             seals: linux::F_SEAL_SEAL,
             volume: ROOT_VOLUME,
+            stored: 0,
             is_point: false,
             attributes: Attributes::default(),
             body: Body::Directory { parent: ROOT, entries: Entries::new(seed) },
@@ -128,6 +134,8 @@ impl<S: PageStorage> FileTree<S> {
             former_names: BTreeMap::new(),
             watches: Watches::default(),
             nodes,
+            backings: BTreeMap::new(),
+            missing: None,
             next: ROOT + 1,
             seed,
         }
@@ -141,12 +149,14 @@ impl<S: PageStorage> FileTree<S> {
     /// The same, to change it.
     pub fn node_mut(&mut self, id: NodeId) -> Result<&mut Inode> {
         self.changes.note(id);
+        self.mark(id);
         self.nodes.get_mut(&id).ok_or(Errno::ENOENT)
     }
 
     /// The same, to change what it holds: size and times, and the names in a directory.
     pub(super) fn contents_mut(&mut self, id: NodeId) -> Result<&mut Inode> {
         self.changes.note_contents(id);
+        self.mark(id);
         self.nodes.get_mut(&id).ok_or(Errno::ENOENT)
     }
 
@@ -172,6 +182,7 @@ impl<S: PageStorage> FileTree<S> {
         let id = self.insert(directory, fresh)?;
         let is_directory = self.node(id)?.is_directory();
         self.enter(directory, name, id, is_directory)?;
+        self.log_name(directory, name, id);
         self.watches.note(directory, linux::IN_CREATE | directory_bit(is_directory), 0, name);
         Ok(id)
     }
@@ -230,6 +241,7 @@ impl<S: PageStorage> FileTree<S> {
             nameable: false,
             seals: linux::F_SEAL_SEAL,
             volume: self.node(directory)?.volume,
+            stored: 0,
             is_point: false,
             attributes: Attributes::default(),
             body,
@@ -254,6 +266,7 @@ impl<S: PageStorage> FileTree<S> {
         node.links = node.links.checked_add(1).ok_or(Errno::EMLINK)?;
         node.changed = now;
         self.enter(directory, name, id, false)?;
+        self.log_name(directory, name, id);
         self.watches.note(id, linux::IN_ATTRIB, 0, b"");
         self.watches.note(directory, linux::IN_CREATE, 0, name);
         Ok(())
@@ -275,6 +288,7 @@ impl<S: PageStorage> FileTree<S> {
             self.hold(id, true)?;
         }
         self.leave(directory, name, id)?;
+        self.log_removal(directory, name, id, directory_wanted);
         if !directory_wanted {
             self.watches.note(id, linux::IN_ATTRIB, 0, b"");
         }
@@ -321,6 +335,7 @@ impl<S: PageStorage> FileTree<S> {
         }
         self.node_mut(id)?.changed = self.now;
         self.enter(to, to_name, id, is_directory)?;
+        self.log_rename((from, from_name), (to, to_name), there.ok());
         self.note_move(id, (from, from_name), (to, to_name));
         let Some(gone) = there.ok().filter(|gone| self.watches.is_watched(*gone)) else { return Ok(()) };
         if !is_directory {
@@ -334,6 +349,10 @@ impl<S: PageStorage> FileTree<S> {
         let (first, second) = (self.look_up(a, a_name)?, self.look_up(b, b_name)?);
         if first == second {
             return Ok(());
+        }
+        // A crash between the two halves would cost a node its name.
+        if self.mark(first) {
+            return Err(Errno::EINVAL);
         }
         let (first_is, second_is) = (self.node(first)?.is_directory(), self.node(second)?.is_directory());
         self.note_moved(first_is || second_is);

@@ -115,7 +115,8 @@ impl<S: PageStorage> FileTree<S> {
             return Err(Errno::ENOSPC);
         }
         volume.pages += 1;
-        let page = allocate(&mut self.store);
+        let number = self.node(id)?.volume;
+        let page = self.reserve_block(number).and_then(|()| allocate(&mut self.store));
         if page.is_err() {
             self.volume_of(id)?.pages -= 1;
         }
@@ -142,6 +143,9 @@ impl<S: PageStorage> FileTree<S> {
         let number = self.node(id)?.volume;
         let volume = self.volumes.get(&number).ok_or(Errno::EIO)?;
         let nodes = self.nodes.values().filter(|node| node.volume == number).count() as u64;
+        if let Some(backing) = self.backings.get(&number) {
+            return Ok([backing.blocks, backing.free, nodes]);
+        }
         Ok(match volume.most_pages {
             u64::MAX => [capacity, room, nodes],
             most => [most, most.saturating_sub(volume.pages).min(room), nodes],

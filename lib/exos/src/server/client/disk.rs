@@ -28,6 +28,19 @@ impl Client {
         self.exchange([Request::SyncDisk as u64, disk, ticket, 0, 0, 0]).map(|answer| waits(&answer))
     }
 
+    /// Makes all files on disks durable; nothing else of this process waits meanwhile but what needs the connection.
+    pub fn sync_files(&self) -> Result<()> {
+        let mut ticket = 0;
+        loop {
+            let answer = self.exchange([Request::SyncFiles as u64, ticket, 0, 0, 0, 0])?;
+            if answer[1] == 0 {
+                return Ok(());
+            }
+            ticket = answer[3];
+            super::wait_for_keeper(answer[2]);
+        }
+    }
+
     /// Copies what the window holds into the program's memory.
     pub fn window_to_program(&mut self, to: u64, bytes: u64) -> Result<()> {
         self.attached()?.copy_to_user(0, to, bytes)

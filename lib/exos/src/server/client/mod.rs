@@ -31,8 +31,10 @@ use crate::errno::{Errno, Result};
 use crate::hw::current::{process, thread_if_any};
 use crate::hw::mapping::Mapping;
 use crate::loader::cpu_entry;
+use crate::wait;
 use alloc::vec;
 use alloc::vec::Vec;
+use runtime::predicate::{Operator, word};
 use runtime::transfer::{self, Kind, Message};
 use runtime::{EnvironmentId, Error, Failure, PageNumber, exposed, time_slice};
 
@@ -159,8 +161,24 @@ fn window_pages(answer: &Message) -> Vec<PageNumber> {
     answer[1..].iter().flat_map(two).take(protocol::WINDOW_PAGES).collect()
 }
 
-/// One control transfer and back.
-fn call(server: EnvironmentId, mut message: Message) -> Result<Message> {
+/// One control transfer and back; again, where what is asked for had to be read from a disk first.
+fn call(server: EnvironmentId, message: Message) -> Result<Message> {
+    loop {
+        let answer = call_once(server, message)?;
+        if answer[0] != protocol::NOT_YET {
+            return Ok(answer);
+        }
+        wait_for_keeper(answer[1]);
+    }
+}
+
+/// Waits until the keeper of disks has finished something since its word was `seen`.
+#[cold]
+fn wait_for_keeper(seen: u64) {
+    wait::wait_plainly(&[word(dcache::notice(protocol::DISK_DONE), Operator::NotEqual, seen)]);
+}
+
+fn call_once(server: EnvironmentId, mut message: Message) -> Result<Message> {
     if let Some(thread) = thread_if_any() {
         thread.cpu_time.count_transfer();
     }

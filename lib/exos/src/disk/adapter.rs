@@ -1,0 +1,69 @@
+//! A disk as the block device under C-FFS: one block at a time, each call returns when its transfer has ended.
+
+use crate::errno::Result;
+use crate::hw::disk::{self, Direction};
+use crate::hw::mapping::{Mapping, Mappings};
+use crate::wait;
+use abi::device::status;
+use abi::limits::PAGE_SIZE;
+use alloc::vec;
+use cffs::device::{Device, Failed};
+use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use runtime::page::Allocator;
+use runtime::predicate::{Operator, word};
+use runtime::{KeyIndex, PageNumber};
+
+/// Bytes of a block.
+pub const BLOCK: usize = PAGE_SIZE as usize;
+/// Word of the second page in which the kernel says how a transfer ended.
+const STATUS: usize = BLOCK / 8;
+
+/// A disk, a page for a block, and one for the status word.
+#[derive(Debug)]
+pub struct Adapter {
+    disk: u64,
+    buffer: Mapping,
+}
+
+impl Adapter {
+    /// Over a disk.
+    ///
+    /// # Errors
+    /// Where there are no pages.
+    pub fn new(disk: u64, windows: &mut Mappings) -> Result<Self> {
+        let mut pages = vec![PageNumber::NONE; 2];
+        Allocator::own().allocate_many(&mut pages)?;
+        Ok(Self { disk, buffer: windows.open(pages, KeyIndex::FIRST, true)? })
+    }
+
+    fn transfer(&self, direction: Direction, place: u64, bytes: u64) -> core::result::Result<(), Failed> {
+        let outcome = &self.buffer.words()[STATUS];
+        outcome.store(0, SeqCst);
+        let status = (self.buffer.pages()[1], 0);
+        disk::submit(self.disk, direction, (place, bytes), (&self.buffer, 0), status).map_err(|_| Failed)?;
+        while outcome.load(Acquire) == 0 {
+            wait::wait_plainly(&[word(outcome, Operator::NotEqual, 0)]);
+        }
+        if outcome.load(Acquire) == status::DONE { Ok(()) } else { Err(Failed) }
+    }
+}
+
+impl Device for Adapter {
+    fn blocks(&self) -> u64 {
+        disk::capacity(self.disk) / PAGE_SIZE
+    }
+
+    fn read(&mut self, block: u64, bytes: &mut [u8; BLOCK]) -> core::result::Result<(), Failed> {
+        self.transfer(Direction::Read, block * PAGE_SIZE, PAGE_SIZE)?;
+        self.buffer.read(0, bytes).map_err(|_| Failed)
+    }
+
+    fn write(&mut self, block: u64, bytes: &[u8; BLOCK]) -> core::result::Result<(), Failed> {
+        self.buffer.write(0, bytes).map_err(|_| Failed)?;
+        self.transfer(Direction::Write, block * PAGE_SIZE, PAGE_SIZE)
+    }
+
+    fn flush(&mut self) -> core::result::Result<(), Failed> {
+        if disk::has_cache(self.disk) { self.transfer(Direction::Flush, 0, 0) } else { Ok(()) }
+    }
+}

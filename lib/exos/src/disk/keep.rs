@@ -1,0 +1,52 @@
+//! What clients of the server ask of the keeper of disks: pages that are on a disk only, and write-back.
+
+use crate::errno::{Errno, Result};
+use crate::server::dispatch::{Answer, FileServer, NOTHING};
+use crate::server::protocol::{DISK_DONE, DISK_WORK, NOT_YET};
+use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use runtime::transfer::Message;
+
+impl FileServer {
+    fn wake_keeper(&self) {
+        self.notice.words()[DISK_WORK].fetch_add(1, SeqCst);
+    }
+
+    /// Turns a refusal for lack of a page into an answer that makes the client wait and ask again.
+    pub(crate) fn ask_for_missing(&mut self, message: &mut Message) {
+        let Some(missing) = self.tree.missing.take() else {
+            message[0] = u64::from(Errno::EIO.number());
+            return;
+        };
+        if let Some(place) = self.keeper.lost.iter().position(|lost| *lost == missing) {
+            self.keeper.lost.remove(place);
+            message[0] = u64::from(Errno::EIO.number());
+            return;
+        }
+        let seen = self.notice.words()[DISK_DONE].load(Acquire);
+        if !self.keeper.wanted.contains(&missing) {
+            self.keeper.wanted.push_back(missing);
+        }
+        self.wake_keeper();
+        *message = [NOT_YET, seen, 0, 0, 0, 0];
+    }
+
+    /// See `Request::SyncFiles`: waits for a round that begins after this.
+    pub(crate) fn sync_files(&mut self, ticket: u64) -> Result<Answer> {
+        if self.tree.backings.is_empty() {
+            return Ok(NOTHING);
+        }
+        let seen = self.notice.words()[DISK_DONE].load(Acquire);
+        let ticket = if ticket == 0 || ticket > self.keeper.asked {
+            self.keeper.asked += 1;
+            self.wake_keeper();
+            self.keeper.asked
+        } else {
+            ticket
+        };
+        if ticket > self.keeper.done {
+            return Ok([1, seen, ticket, 0, 0]);
+        }
+        let failed = self.keeper.failed.iter().find(|(first, last, _)| (*first..=*last).contains(&ticket));
+        failed.map_or(Ok(NOTHING), |(.., error)| Err(*error))
+    }
+}

@@ -1,0 +1,481 @@
+//! The keeper of disks: an environment in the server's address space that reads and writes the C-FFS of each disk.
+//!
+//! It alone waits for disks. It takes the server's lock for moments: to install pages that it has read, and to copy what
+//! changed. At the start it mounts every disk on `/disk`, `/disk2` and so on. A disk of zeros counts as an empty volume,
+//! which is made on the disk with the first write-back. Anything else on a disk is left alone.
+//!
+//! Invariants:
+//! - changes of names reach C-FFS in the order in which programs made them.
+//! - a round is acknowledged after C-FFS's `sync`, or with its error.
+
+use super::adapter::{Adapter, BLOCK};
+use super::letter;
+use crate::address_map::PAGE_SIZE;
+use crate::errno::Errno;
+use crate::hw::current::set_service_state;
+use crate::hw::{disk, entropy};
+use crate::server::main_loop::Server;
+use crate::server::principals;
+use crate::server::protocol::{DISK_DONE, DISK_WORK};
+use crate::vfs::inode::NodeId;
+use crate::vfs::persistent::{Change, Dirty, FIRST_DISK_VOLUME, Made, Restored};
+use crate::vfs::superblock::VolumeId;
+use crate::wait;
+use abi::limits::PAGE_SIZE as BLOCK_BYTES;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use cffs::arena::Arena;
+use cffs::device::Device;
+use cffs::error::Error;
+use cffs::file_system::FileSystem;
+use cffs::layout::Number;
+use cffs::make::Options;
+use cffs::mount::Mount;
+use cffs::name::New;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use runtime::lock::Lock;
+use runtime::predicate::{Operator, clock, word};
+
+/// Pages of the keeper's stack: C-FFS has blocks on it.
+pub const STACK_PAGES: usize = 64;
+/// Blocks that the cache of each file system holds.
+const CACHE: usize = 512;
+/// Ledger records of each file system.
+const RECORDS: usize = 1024;
+/// Pages that one read brings.
+const AHEAD: u64 = 16;
+/// Nanoseconds between two write-backs of what no program asked for.
+const INTERVAL: u64 = 5_000_000_000;
+/// Outcomes of rounds that are remembered.
+const ROUNDS: usize = 32;
+/// Blocks that are kept from data, for directory nodes and indirect blocks.
+const MARGIN: u64 = 64;
+
+/// What clients ask of the keeper, in the server.
+#[derive(Debug, Default)]
+pub struct Requests {
+    /// Pages of files that are to be read.
+    pub wanted: VecDeque<(NodeId, u64)>,
+    /// Number of the last write-back that was asked for.
+    pub asked: u64,
+    /// Number of the last one that was carried out.
+    pub done: u64,
+    /// Those that failed: the first and the last number of the round, and why.
+    pub failed: VecDeque<(u64, u64, Errno)>,
+    /// Reads that failed.
+    pub lost: VecDeque<(NodeId, u64)>,
+    /// Everything is written and no more is taken: the session ends.
+    pub ends: bool,
+    /// All disks are looked at.
+    pub has_begun: bool,
+    /// Why a disk is not mounted, for people.
+    pub complaints: Vec<String>,
+}
+
+/// The file system of one disk.
+struct Volume {
+    disk: u64,
+    id: VolumeId,
+    system: Option<FileSystem<'static, Adapter>>,
+    /// A blank disk, until the first write-back.
+    blank: Option<Adapter>,
+    numbers: BTreeMap<NodeId, Number>,
+}
+
+type State = Lock<Server>;
+
+/// The function that the keeper's environment runs. `argument` is the address of the server's state.
+pub extern "C" fn run(argument: u64) {
+    set_service_state(argument);
+    principals::begin();
+    let state: &'static State = crate::hw::current::service_state();
+    let notice = state.lock().notice_words();
+    let mut volumes: Vec<Volume> = (0..super::MOST).map_while(|number| open(state, number)).flatten().collect();
+    state.lock().server.keeper.has_begun = true;
+    tell(notice, DISK_DONE);
+    let mut next = runtime::clock::now() + INTERVAL;
+    loop {
+        let seen = notice[DISK_WORK].load(Acquire);
+        while load_next(state, &mut volumes) {
+            tell(notice, DISK_DONE);
+        }
+        let is_late = runtime::clock::now() >= next;
+        let (asked, done, ends) = {
+            let server = state.lock();
+            (server.server.keeper.asked, server.server.keeper.done, server.server.keeper.ends)
+        };
+        if is_late || asked > done || ends {
+            round(state, &mut volumes, asked, ends);
+            tell(notice, DISK_DONE);
+            next = runtime::clock::now() + INTERVAL;
+        }
+        wait::wait_plainly(&[word(&notice[DISK_WORK], Operator::NotEqual, seen), clock(next)]);
+    }
+}
+
+fn tell(notice: &[AtomicU64], index: usize) {
+    notice[index].fetch_add(1, SeqCst);
+}
+
+fn now() -> i64 {
+    runtime::clock::wall_clock().unwrap_or_else(runtime::clock::now) as i64
+}
+
+/// Where a disk is mounted.
+fn place(disk: u64) -> String {
+    if disk == 0 { String::from("/disk") } else { format!("/disk{}", disk + 1) }
+}
+
+/// Looks at a disk: nothing where there is none; no volume where it holds something else.
+fn open(state: &'static State, number: u64) -> Option<Option<Volume>> {
+    disk::find(number)?;
+    Some(match mount(state, number) {
+        Ok(volume) => Some(volume),
+        Err(why) => {
+            let name = letter(number);
+            let line = format!("/dev/vd{name} is not mounted at {}: {why}; it is left as it is", place(number));
+            state.lock().server.keeper.complaints.push(line);
+            None
+        }
+    })
+}
+
+fn mount(state: &'static State, number: u64) -> Result<Volume, String> {
+    let mut adapter = Adapter::new(number, &mut state.lock().server.mappings).map_err(|_| "there is no memory")?;
+    let id = FIRST_DISK_VOLUME + number as VolumeId;
+    let mut volume = Volume { disk: number, id, system: None, blank: None, numbers: BTreeMap::new() };
+    if disk::is_read_only(number) {
+        return Err(String::from("it cannot be written"));
+    }
+    let found = if is_blank(&mut adapter).map_err(|_| "it cannot be read")? {
+        volume.blank = Some(adapter);
+        vec![(0, root())]
+    } else {
+        let arena = Box::leak(Box::new(Arena::new(CACHE, RECORDS)));
+        let (mut system, _) = arena.mount(adapter, Mount { read_only: false, now: now() }).map_err(explain)?;
+        let found = walk(&mut system).map_err(explain)?;
+        volume.system = Some(system);
+        found
+    };
+    let (numbers, all): (Vec<Number>, Vec<Restored>) = found.into_iter().unzip();
+    let source = format!("/dev/vd{}", letter(number));
+    let mut server = state.lock();
+    let nodes = server.server.tree.restore(id, source.as_bytes(), place(number).as_bytes(), &all);
+    let nodes = nodes.map_err(|error| format!("error {}", error.number()))?;
+    drop(server);
+    if volume.system.is_some() {
+        volume.numbers = nodes.into_iter().zip(numbers).collect();
+    } else {
+        volume.numbers = [(nodes[0], 0)].into();
+    }
+    volume.count_space(state);
+    Ok(volume)
+}
+
+fn explain(error: Error) -> String {
+    match error {
+        Error::NotChitin => String::from("it holds no file system of Chitin and is not empty"),
+        Error::Foreign | Error::NoFileSystem => String::from("it holds a volume of another version"),
+        Error::Truncated(blocks) => format!("its volume has {} KiB, more than the disk", blocks * BLOCK_BYTES / 1024),
+        Error::Damaged(block) => format!("its block {block} is damaged"),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Whether a disk holds zeros where a volume, a partition table or a file system of another kind begins or ends.
+fn is_blank(adapter: &mut Adapter) -> Result<bool, cffs::device::Failed> {
+    const HEAD: u64 = 32;
+    let blocks = adapter.blocks();
+    let mut bytes = [0; BLOCK];
+    for block in (0..blocks.min(HEAD)).chain(blocks.checked_sub(1)) {
+        adapter.read(block, &mut bytes)?;
+        if bytes.iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+    }
+    Ok(blocks > 0)
+}
+
+fn root() -> Restored {
+    let time = now() as u64;
+    let made = Made { mode: 0o040_755, owner: (0, 0), device: (0, 0), target: Box::default() };
+    Restored { directory: 0, name: Vec::new(), same: None, made, size: 0, times: [time; 3] }
+}
+
+/// Every node of a file system, directories before what they hold.
+fn walk(system: &mut FileSystem<'static, Adapter>) -> Result<Vec<(Number, Restored)>, Error> {
+    let mut seen = BTreeMap::new();
+    let top = system.root();
+    let mut all = vec![(top, restored(system, top, 0, Vec::new(), None)?)];
+    let mut next = 0;
+    while next < all.len() {
+        let number = all[next].0;
+        let is_directory = all[next].1.made.mode & 0o170_000 == 0o040_000;
+        let mut cookie = 0;
+        while is_directory {
+            let listed = system.list(number, cookie, 64)?;
+            let Some(last) = listed.last() else { break };
+            cookie = last.cookie;
+            for entry in listed {
+                let same = seen.get(&entry.number).copied();
+                seen.entry(entry.number).or_insert(all.len());
+                all.push((entry.number, restored(system, entry.number, next, entry.name, same)?));
+            }
+        }
+        next += 1;
+    }
+    Ok(all)
+}
+
+fn restored(
+    system: &mut FileSystem<'static, Adapter>,
+    number: Number,
+    directory: usize,
+    name: Vec<u8>,
+    same: Option<usize>,
+) -> Result<Restored, Error> {
+    const LINK: u16 = 0o120_000;
+    let inode = system.attributes(number)?;
+    let target = if inode.kind() == LINK { system.read_link(number)?.into() } else { Box::default() };
+    let device =
+        if inode.is_device() { ((inode.parent >> 20) as u32, (inode.parent & 0xf_ffff) as u32) } else { (0, 0) };
+    let made = Made { mode: inode.mode.into(), owner: (inode.uid, inode.gid), device, target };
+    let times = [inode.times[0], inode.times[1], inode.times[2]].map(|time| time as u64);
+    Ok(Restored { directory, name, same, made, size: inode.size, times })
+}
+
+/// Reads what a client waits for; false where none does.
+fn load_next(state: &'static State, volumes: &mut [Volume]) -> bool {
+    let wanted = {
+        let mut server = state.lock();
+        let Some((id, index)) = server.server.keeper.wanted.pop_front() else { return false };
+        let volume = server.server.tree.node(id).map(|node| node.volume);
+        volume.ok().map(|volume| (id, index, volume))
+    };
+    let Some((id, index, number)) = wanted else { return true };
+    let Some(volume) = volumes.iter_mut().find(|volume| volume.id == number) else { return true };
+    let mut bytes = vec![0; (AHEAD * PAGE_SIZE) as usize];
+    let read = match (&mut volume.system, volume.numbers.get(&id)) {
+        (Some(system), Some(number)) => system.read(*number, index * PAGE_SIZE, &mut bytes),
+        _ => Err(Error::Stale),
+    };
+    let mut server = state.lock();
+    let installed = match read {
+        // What a crash cut off reads as zeros.
+        Ok(0) => server.server.tree.put_loaded(id, index, &bytes[..BLOCK]).is_ok(),
+        Ok(count) => server.server.tree.put_loaded(id, index, &bytes[..count]).is_ok(),
+        Err(_) => false,
+    };
+    if !installed {
+        server.server.keeper.lost.push_back((id, index));
+    }
+    true
+}
+
+/// One write-back of all volumes.
+fn round(state: &'static State, volumes: &mut [Volume], asked: u64, ends: bool) {
+    let mut outcome = Ok(());
+    for volume in volumes {
+        if let Err(error) = volume.write_back(state) {
+            outcome = Err(errno(error));
+        }
+        if ends
+            && outcome.is_ok()
+            && let Some(system) = volume.system.take()
+        {
+            outcome = system.unmount().map(drop).map_err(errno);
+        }
+        volume.count_space(state);
+    }
+    let mut server = state.lock();
+    let keeper = &mut server.server.keeper;
+    if let Err(error) = outcome {
+        if keeper.failed.len() == ROUNDS {
+            keeper.failed.pop_front();
+        }
+        let first = keeper.done + 1;
+        keeper.failed.push_back((first, asked, error));
+    }
+    keeper.done = asked;
+    if ends {
+        keeper.ends = false;
+    }
+}
+
+fn errno(error: Error) -> Errno {
+    match error {
+        Error::NoSpace => Errno::ENOSPC,
+        Error::FileTooLarge => Errno::EFBIG,
+        Error::TooManyLinks => Errno::EMLINK,
+        Error::NoMemory => Errno::ENOMEM,
+        _ => Errno::EIO,
+    }
+}
+
+impl Volume {
+    /// Makes the file system of a blank disk, once there is something to write.
+    fn make(&mut self) -> Result<(), Error> {
+        let Some(mut adapter) = self.blank.take() else { return Ok(()) };
+        let mut volume = [0; 16];
+        if entropy(&mut volume).is_err() {
+            volume[..8].copy_from_slice(&now().to_le_bytes());
+        }
+        let options = Options { volume, now: now(), owner: (0, 0, 0o755) };
+        let arena = Box::leak(Box::new(Arena::new(CACHE, RECORDS)));
+        cffs::make::make(&mut adapter, arena, &options)?;
+        let (system, _) = arena.mount(adapter, Mount { read_only: false, now: now() })?;
+        let root = system.root();
+        self.numbers.values_mut().for_each(|number| *number = root);
+        self.system = Some(system);
+        Ok(())
+    }
+
+    /// Repeats on the disk what changed in memory.
+    fn write_back(&mut self, state: &'static State) -> Result<(), Error> {
+        let (log, dirty) = {
+            let mut server = state.lock();
+            let tree = &mut server.server.tree;
+            tree.mark_shared(self.id);
+            if !tree.is_changed(self.id) {
+                return Ok(());
+            }
+            let Some(backing) = tree.backings.get_mut(&self.id) else { return Ok(()) };
+            (core::mem::take(&mut backing.log), core::mem::take(&mut backing.dirty))
+        };
+        self.make()?;
+        let Some(system) = self.system.as_mut() else { return Err(Error::Io) };
+        let mut outcome = Ok(());
+        for change in log {
+            outcome = outcome.and(apply(system, &mut self.numbers, change));
+        }
+        for (id, dirty) in dirty {
+            if let Err(error) = write_node(state, system, &self.numbers, id, &dirty) {
+                outcome = outcome.and(Err(error));
+                // It is tried again in the next round.
+                let mut server = state.lock();
+                if let Some(backing) = server.server.tree.backings.get_mut(&self.id) {
+                    let again = backing.dirty.entry(id).or_default();
+                    again.pages.extend(dirty.pages);
+                    again.cut = again.cut.or(dirty.cut);
+                }
+            }
+        }
+        let synced = system.sync();
+        outcome.and(synced)
+    }
+
+    fn count_space(&mut self, state: &'static State) {
+        let (blocks, free) = match (&mut self.system, &mut self.blank) {
+            (Some(system), _) => system.space().unwrap_or_default(),
+            (None, Some(adapter)) => (adapter.blocks(), adapter.blocks().saturating_sub(300)),
+            _ => return,
+        };
+        let mut server = state.lock();
+        let tree = &mut server.server.tree;
+        if let Some(backing) = tree.backings.get_mut(&self.id) {
+            (backing.blocks, backing.free) = (blocks, free.saturating_sub(MARGIN + blocks / 64));
+        }
+        let is_short = tree.store.quota.room() < tree.store.capacity() / 4;
+        if is_short {
+            tree.evict(self.id);
+        }
+        let _ = self.disk;
+    }
+}
+
+fn apply(
+    system: &mut FileSystem<'static, Adapter>,
+    numbers: &mut BTreeMap<NodeId, Number>,
+    change: Change,
+) -> Result<(), Error> {
+    system.set_time(now());
+    let of = |numbers: &BTreeMap<NodeId, Number>, id: NodeId| numbers.get(&id).copied().ok_or(Error::Stale);
+    match change {
+        Change::Name(directory, name, id, made) => {
+            let directory = of(numbers, directory)?;
+            if let Some(number) = numbers.get(&id) {
+                return system.link(*number, directory, &name);
+            }
+            let new = New {
+                mode: made.mode as u16,
+                uid: made.owner.0,
+                gid: made.owner.1,
+                device: u64::from(made.device.0) << 20 | u64::from(made.device.1),
+                target: &made.target,
+            };
+            let number = system.create(directory, &name, &new)?;
+            numbers.insert(id, number);
+        }
+        Change::Remove(directory, name, id, is_directory, is_last) => {
+            let directory = of(numbers, directory)?;
+            if is_directory {
+                system.rmdir(directory, &name)?
+            } else {
+                system.unlink(directory, &name)?
+            }
+            if is_last {
+                numbers.remove(&id);
+            }
+        }
+        Change::Rename((from, from_name), (to, to_name), gone) => {
+            let (from, to) = (of(numbers, from)?, of(numbers, to)?);
+            system.rename((from, &from_name), (to, &to_name), false)?;
+            if let Some(gone) = gone {
+                numbers.remove(&gone);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn write_node(
+    state: &'static State,
+    system: &mut FileSystem<'static, Adapter>,
+    numbers: &BTreeMap<NodeId, Number>,
+    id: NodeId,
+    dirty: &Dirty,
+) -> Result<(), Error> {
+    let Some(number) = numbers.get(&id).copied() else { return Ok(()) };
+    let Some(snapshot) = state.lock().server.tree.snapshot(id).filter(|snapshot| snapshot.is_named) else {
+        return Ok(());
+    };
+    system.set_time(snapshot.times[2] as i64);
+    if let Some(cut) = dirty.cut {
+        system.truncate(number, cut)?;
+    }
+    let mut bytes = [0; BLOCK];
+    for index in &dirty.pages {
+        let start = index * PAGE_SIZE;
+        let length = PAGE_SIZE.min(snapshot.size.saturating_sub(start)) as usize;
+        let is_there = state.lock().server.tree.copy_page(id, *index, &mut bytes);
+        if is_there && length > 0 {
+            let mut done = 0;
+            while done < length {
+                match system.write(number, start + done as u64, &bytes[done..length])? {
+                    0 => return Err(Error::NoSpace),
+                    some => done += some,
+                }
+            }
+        }
+    }
+    let inode = system.attributes(number)?;
+    if inode.is_file() {
+        if inode.size != snapshot.size {
+            system.truncate(number, snapshot.size)?;
+        }
+        state.lock().server.tree.is_stored(id, snapshot.size);
+    }
+    let mode = snapshot.mode as u16;
+    if inode.mode & 0o7777 != mode & 0o7777 {
+        system.set_mode(number, mode)?;
+    }
+    if (inode.uid, inode.gid) != snapshot.owner {
+        system.set_owner(number, snapshot.owner.0, snapshot.owner.1)?;
+    }
+    system.set_times(number, Some(snapshot.times[0] as i64), Some(snapshot.times[1] as i64))
+}

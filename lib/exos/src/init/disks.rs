@@ -1,0 +1,46 @@
+//! The session's side of disks: the first process begins when they are mounted, the machine stops when they are written.
+
+use super::boot::Session;
+use crate::hw::disk;
+use crate::server::protocol::{DISK_DONE, DISK_WORK};
+use crate::wait;
+use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use runtime::predicate::{Operator, word};
+
+impl Session {
+    /// Waits until the keeper has looked at every disk, and says what it left alone.
+    pub fn wait_for_disks(&self) {
+        if disk::find(0).is_none() {
+            return;
+        }
+        self.wait_for_keeper(|session| session.state.lock().server.keeper.has_begun);
+        let complaints = core::mem::take(&mut self.state.lock().server.keeper.complaints);
+        complaints.iter().for_each(|line| runtime::error_line!("chitin: {line}"));
+    }
+
+    /// Writes everything back and closes the volumes; whether that could be done.
+    pub fn end_disks(&self) -> bool {
+        if disk::find(0).is_none() {
+            return true;
+        }
+        let (words, failures) = {
+            let mut server = self.state.lock();
+            server.server.keeper.ends = true;
+            (server.notice_words(), server.server.keeper.failed.len())
+        };
+        words[DISK_WORK].fetch_add(1, SeqCst);
+        self.wait_for_keeper(|session| !session.state.lock().server.keeper.ends);
+        self.state.lock().server.keeper.failed.len() == failures
+    }
+
+    fn wait_for_keeper(&self, is_done: impl Fn(&Self) -> bool) {
+        let words = self.state.lock().notice_words();
+        loop {
+            let seen = words[DISK_DONE].load(Acquire);
+            if is_done(self) {
+                return;
+            }
+            wait::wait_plainly(&[word(&words[DISK_DONE], Operator::NotEqual, seen)]);
+        }
+    }
+}
