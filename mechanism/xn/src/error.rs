@@ -3,7 +3,8 @@
 /// Why XN refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// A child of the block is not good on disk. The detail is the block to write first.
+    /// A child of the block is not good on disk. The detail is the block to write first, or the block itself if that
+    /// child is not among its first 4,096.
     Unready(u64),
     /// The block waits for a flush. The detail is its number; if it is not started yet, the caller starts it.
     Unflushed(u64),

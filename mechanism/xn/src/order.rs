@@ -16,6 +16,10 @@ use crate::template::Programs;
 use crate::tree::Standing;
 use crate::volume::{Phase, Volume};
 
+/// Children among which a refused submission looks for the one to name: the pointers of a full block of C-FFS, eight
+/// times.
+const MAX_SEARCH: usize = 4096;
+
 impl<F: Frames, P: Programs> Volume<'_, F, P> {
     /// Permits the write of a page to its block and seals it. The caller transfers the page and reports with
     /// [`Volume::write_done`]. Any caller may submit any dirty block.
@@ -61,14 +65,16 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         loose && self.memory.maps.get(info.block()) == Ok(Use::Fresh)
     }
 
-    /// The first fresh child of a metadata page.
+    /// The first fresh child of a metadata page. The search ends after [`MAX_SEARCH`] children with the block itself.
     fn unready_child(&mut self, page: usize, info: &BlockInfo) -> u64 {
+        let mut left = MAX_SEARCH;
         for sector in 0..SECTORS {
             if self.claims_of(page, info.template, sector).is_err() {
                 continue;
             }
             let ranges = self.memory.workspace.before.ranges();
-            let mut blocks = ranges.iter().flat_map(|claim| claim.first..claim.end());
+            let mut blocks = ranges.iter().flat_map(|claim| claim.first..claim.end()).take(left);
+            left -= ranges.iter().map(|claim| claim.count as usize).sum::<usize>().min(left);
             let fresh = blocks.find(|block| self.memory.maps.get(*block) == Ok(Use::Fresh));
             if let Some(block) = fresh {
                 return block;

@@ -10,6 +10,7 @@ use crate::format::{MAX_ROOTS, ROOTS, SECTORS};
 use crate::frames::Frames;
 use crate::region_map::Use;
 use crate::template::{CATALOGUE, Programs, RESERVED};
+use crate::transaction::MAX_BLOCKS;
 use crate::volume::{Phase, Volume};
 
 impl<F: Frames, P: Programs> Volume<'_, F, P> {
@@ -46,7 +47,26 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         self.memory.maps.set(block, if metadata { Use::Held } else { Use::Used });
     }
 
-    /// Visits one sector of the metadata block in `page`; `Again` until the last one is done.
+    /// Marks the claims in the workspace from the one with number `done` on; whether these were the last ones.
+    fn mark_claims(&mut self, owner: u8, parent: u64, done: u64) -> bool {
+        let claims = self.memory.workspace.before;
+        let (mut skip, mut left) = (done, MAX_BLOCKS);
+        for claim in claims.ranges() {
+            let first = claim.first + skip.min(claim.count);
+            skip = skip.saturating_sub(claim.count);
+            for child in first..claim.end() {
+                if left == 0 {
+                    return false;
+                }
+                self.mark(owner, parent, child, claim.template);
+                left -= 1;
+            }
+        }
+        true
+    }
+
+    /// Visits a part of the metadata block in `page`: at most [`MAX_BLOCKS`] claimed blocks of one sector. `Again` until
+    /// the last part is done. The cursor begins with 0.
     pub fn check(&mut self, page: usize, cursor: u64) -> Result<()> {
         match self.phase {
             Phase::Checking { .. } => (),
@@ -54,11 +74,11 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
             _ => return Err(Error::NotPermitted),
         }
         let info = self.resident(page)?;
-        let (block, sector) = (info.block(), cursor as usize);
+        let (block, sector, done) = (info.block(), (cursor >> 32) as usize, cursor & 0xFFFF_FFFF);
         if sector >= SECTORS || self.memory.maps.get(block)? != Use::Held {
             return Err(Error::BadArgument);
         }
-        // The number of the next sector to visit stands in the entry, so that no sector is counted twice.
+        // Where the visit continues stands in the entry, so that no claim is counted twice.
         if self.entry(page).ready_at != cursor {
             return Err(Error::BadArgument);
         }
@@ -66,18 +86,14 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
             self.phase = Phase::Damaged(block);
             return Err(error);
         }
-        let claims = self.memory.workspace.before;
-        for claim in claims.ranges() {
-            for child in claim.first..claim.end() {
-                self.mark(info.template, block, child, claim.template);
-            }
-        }
+        let complete = self.mark_claims(info.template, block, done);
         if let Phase::Damaged(block) = self.phase {
             return Err(Error::Damaged(block));
         }
-        self.entry(page).ready_at = cursor + 1;
-        if sector + 1 < SECTORS {
-            return Err(Error::Again(cursor + 1));
+        let next = if complete { (sector as u64 + 1) << 32 } else { cursor + MAX_BLOCKS };
+        self.entry(page).ready_at = next;
+        if next < (SECTORS as u64) << 32 {
+            return Err(Error::Again(next));
         }
         self.entry(page).ready_at = 0;
         self.memory.maps.set(block, Use::Used);

@@ -26,6 +26,8 @@ pub const MAX_SECTORS: usize = 4;
 pub const MAX_BYTES: usize = 512;
 /// Most declared ranges.
 pub const MAX_DECLARED: usize = 16;
+/// Most metadata blocks that one transaction frees: owns runs over all sectors of each.
+pub const MAX_EMPTIED: usize = 8;
 /// Most blocks that one transaction allocates and frees.
 pub const MAX_BLOCKS: u64 = 512;
 
@@ -201,8 +203,14 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         }
         difference.sort()?;
         check_declared(difference.pieces(), transaction.declared)?;
-        let mut records = 0;
+        let (mut records, mut emptied) = (0, 0);
         for piece in difference.pieces() {
+            let empties =
+                piece.after.is_none() && piece.before.is_some_and(|own| self.memory.templates.is_metadata(own));
+            emptied += if empties { piece.count } else { 0 };
+            if emptied > MAX_EMPTIED as u64 {
+                return Err(Error::BadArgument);
+            }
             self.check_piece(piece, touched, tree, transaction.declared)?;
             records += usize::from(piece.after.is_none());
         }

@@ -5,6 +5,7 @@ pub mod model;
 
 use cffs::arena::Arena;
 use cffs::device::{Device, Failed};
+use cffs::examine::examine;
 use cffs::file_system::FileSystem;
 use cffs::make::{Options, make};
 use cffs::mount::Mount;
@@ -136,6 +137,9 @@ pub fn with(device: &Memory, arena: &mut Arena, test: impl FnOnce(&mut System<'_
 pub fn check(device: &Memory, arena: &mut Arena) {
     let report = arena.check(device.clone(), HOW).expect("it can be walked");
     assert!(report.clean && report.map_errors == 0 && report.repairs.is_none(), "{report:?}");
+    let found = examine(&mut device.clone()).expect("it can be examined");
+    assert!(found.closed && found.damages.is_empty(), "{:?}", found.damages);
+    assert_eq!((found.inodes, found.blocks.1), (report.inodes, report.used));
 }
 
 /// Seeded random numbers.

@@ -13,6 +13,7 @@ use crate::disk::{Cell, Disk, Event};
 use crate::random::Random;
 use crate::states::{Seen, at_moment};
 use cffs::arena::Arena;
+use cffs::examine::examine;
 use cffs::layout::inode::FILE;
 use cffs::make::{Options, make};
 use cffs::mount::Mount;
@@ -202,6 +203,13 @@ impl Campaign {
         system.fsync(file, false).map_err(fault("fsync"))?;
         system.unlink(root, b"later").map_err(fault("unlink"))?;
         system.unmount().map_err(fault("unmount"))?;
+        // The examination costs as much as the rest.
+        if self.report.states.is_multiple_of(4) {
+            let found = examine(&mut recorder.clone()).map_err(fault("examine"))?;
+            if let Some(damage) = found.damages.first() {
+                return Err(format!("after a recovery: {damage:?}"));
+            }
+        }
         marks(&mut self.decoder, &recorder.cells()).map(|_| ())
     }
 
