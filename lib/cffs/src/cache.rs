@@ -10,6 +10,7 @@ use crate::layout::indirect::BLOCK_POINTERS;
 use crate::layout::inode::Inode;
 use crate::layout::node::{child, head, inode_place};
 use crate::layout::{BLOCK_BITS, Number, hash, place};
+use crate::template::{NODE, ROOT};
 use alloc::vec;
 use alloc::vec::Vec;
 use xn::binding::Bound;
@@ -177,7 +178,9 @@ impl<D: Device> FileSystem<'_, D> {
     /// directory, which is found first: XN binds children of cached parents only.
     pub(crate) fn block_page(&mut self, block: u64) -> Result<usize> {
         if let Some(page) = self.cached(block) {
-            return Ok(page);
+            // The number of an inode that is gone may lead into data.
+            let holds_inodes = matches!(self.xn.info(page)?.template, NODE | ROOT);
+            return if holds_inodes { Ok(page) } else { Err(Error::Stale) };
         }
         let mut chain = Vec::new();
         let mut at = block;

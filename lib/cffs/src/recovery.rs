@@ -174,8 +174,12 @@ impl<D: Device> FileSystem<'_, D> {
     fn names(&mut self, number: Number, seen: &[Seen]) -> Result<Vec<Seen>> {
         let mut names = Vec::new();
         let (block, sector) = (number >> 5, (number >> 2 & 7) as usize);
-        if block != self.root >> 5 && self.is_used(number) {
-            let page = self.block_page(block)?;
+        // An old name outlives its inode if that was renamed and then removed: its sector is searched in any case.
+        let page = match self.block_page(block) {
+            Err(Error::Stale) => None,
+            found => Some(found?),
+        };
+        if let Some(page) = page.filter(|_| block != self.root >> 5) {
             let directory = node::head(self.sector(page, 0)).map_or(0, |head| head.0);
             let local = node::entries(self.sector(page, sector)).ok_or(Error::Damaged(block))?;
             for placed in local.filter(|placed| placed.entry.state != State::Free && placed.entry.number == number) {

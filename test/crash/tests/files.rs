@@ -1,7 +1,7 @@
 //! Crash states of C-FFS. A failure prints the workload.
 
 use crash::cffs::campaign::{Campaign, PERSISTS, operations};
-use crash::cffs::workload::{Operation, Persist};
+use crash::cffs::workload::{LONG, Operation, Persist};
 use crash::random::Random;
 
 /// All workloads of one operation.
@@ -33,6 +33,32 @@ fn pairs(campaign: &mut Campaign, part: usize, of: usize) {
         }
     }
     println!("{:?}", campaign.report);
+}
+
+/// A name that was renamed, and then removed or made again, leaves nothing at its old place.
+#[test]
+fn fault_68_a_renamed_name_is_removed() {
+    let mut campaign = Campaign::new(5);
+    let (foo, bar, moved) = (("A", "foo"), ("A", "bar"), ("A", "moved"));
+    for old in [foo, bar, moved, ("B", "foo"), ("B", "bar")] {
+        for new in [("B", "new"), ("", "new"), ("A/E", "new"), ("A", LONG)] {
+            for between in [Persist::Nothing, Persist::Fsync, Persist::Fdatasync] {
+                for last in [Persist::Nothing, Persist::Fsync, Persist::Directory] {
+                    let renamed = (Operation::Rename(old, new), between);
+                    campaign.workload(&[renamed, (Operation::Unlink(new), last), (Operation::Create(old), last)]);
+                    campaign.workload(&[renamed, (Operation::Create(old), last)]);
+                }
+            }
+        }
+    }
+    // Directories that change places: some of their entries reach the disk, and no cycle may come of it.
+    let moves = [(("", "A"), ("B", "new")), (("B", "new"), ("", "A")), (("", "B"), ("A", "new"))];
+    for last in PERSISTS {
+        let steps = moves.map(|(old, new)| (Operation::Rename(old, new), Persist::Nothing));
+        campaign.workload(&[steps[0], steps[1], (steps[2].0, last)]);
+    }
+    println!("{:?}", campaign.report);
+    assert!(campaign.report.states > 600, "{:?}", campaign.report);
 }
 
 /// A part of the workloads of two operations; all of them in the full run.
