@@ -31,6 +31,8 @@ pub struct Taking {
     pub peeks: bool,
     /// They go nowhere (`MSG_TRUNC`).
     pub drops: bool,
+    /// The reader waits for all that it has room for (`MSG_WAITALL`).
+    pub whole: bool,
 }
 
 /// What one side sees of both.
@@ -111,7 +113,7 @@ impl InternetSocket {
             Taking::default(),
             is_nonblocking,
             |window, place, at, bytes| window.copy_to_user(place, to.wrapping_add(at), bytes),
-            |bytes| usercopy::prepare_checked(to, bytes, true),
+            |at, bytes| usercopy::prepare_checked(to.wrapping_add(at), bytes, true),
         )
     }
 
@@ -122,8 +124,8 @@ impl InternetSocket {
             window.read(place, &mut buffer.borrow_mut()[at as usize..(at + bytes) as usize])
         };
         // Its size is known once there are bytes.
-        let prepare = |bytes: u64| {
-            buffer.borrow_mut().resize(bytes as usize, 0);
+        let prepare = |at: u64, bytes: u64| {
+            buffer.borrow_mut().resize((at + bytes) as usize, 0);
             Ok(bytes)
         };
         let taken = self.take_some(most, taking, is_nonblocking, each, prepare)?;
@@ -138,34 +140,38 @@ impl InternetSocket {
         taking: Taking,
         is_nonblocking: bool,
         each: impl Fn(&Mapping, u64, u64, u64) -> Result<()>,
-        prepare: impl Fn(u64) -> Result<u64>,
+        prepare: impl Fn(u64, u64) -> Result<u64>,
     ) -> Result<u64> {
+        let target = if taking.whole { count } else { count.min(self.value(place::RECEIVE_LEAST).max(1) as u64) };
         let mut deadline = None;
+        let mut total = 0;
+        // An error after some bytes belongs to the next call.
+        let or_total = |total: u64, outcome: Result<u64>| if total > 0 { Ok(total) } else { outcome };
         loop {
-            let Some(ends) = self.ends() else { return self.read_unconnected(is_nonblocking) };
+            let Some(ends) = self.ends() else { return or_total(total, self.read_unconnected(is_nonblocking)) };
             // Looked at first: what was sent before the end is there by then.
             let sent = ends.peer_word(page::SENT).load(Acquire);
             let ring = self.incoming_ring(&ends);
             let waiting = ring.waiting()? - u64::from(taking.peeks && self.has_urgent_first(ring));
-            if waiting > 0 {
-                let reachable = prepare(count.min(waiting))?;
-                match self.take_now(&ends, reachable, taking, &each)? {
-                    0 => {}
-                    taken => return Ok(taken),
+            let is_last = self.is_done(done::READ_SHUT) || sent & (FINISHED | RESET) != 0 || is_nonblocking;
+            let is_enough = !taking.peeks || is_last || waiting >= target.min(LARGE / 2);
+            if total > 0 && self.urgent_before(ring) == Some(0) {
+                return Ok(total);
+            }
+            if waiting > 0 && is_enough {
+                let taken = prepare(total, (count - total).min(waiting))
+                    .and_then(|reachable| self.take_now(&ends, (total, reachable), taking, &each));
+                match taken {
+                    Ok(taken) => total += taken,
+                    failed => return or_total(total, failed),
+                }
+                if total >= target || taking.peeks && total > 0 {
+                    return Ok(total);
                 }
                 continue;
             }
-            if self.is_done(done::READ_SHUT) || self.is_done(done::BROKEN) {
-                return Ok(0);
-            }
-            if sent & RESET != 0 {
-                return self.take_error().map_or(Ok(0), Err);
-            }
-            if sent & FINISHED != 0 {
-                return Ok(0);
-            }
-            if is_nonblocking {
-                return Err(Errno::EAGAIN);
+            if let Some(outcome) = self.outcome_without_bytes(sent, is_nonblocking) {
+                return or_total(total, outcome);
             }
             let now = self.word(page::STATE).load(Acquire);
             deadline = deadline.or_else(|| self.deadline(0));
@@ -173,8 +179,29 @@ impl InternetSocket {
             let come = word(ends.peer_word(page::SENT), Operator::NotEqual, sent);
             let outcome = wait_until(&[come, word(self.word(page::STATE), Operator::NotEqual, now)], deadline);
             self.word(page::READER).store(0, Relaxed);
-            outcome?;
+            match outcome {
+                Ok(()) => {}
+                // As much as came in the time is given.
+                Err(_) if total == 0 && taking.peeks && waiting > 0 => {
+                    return self.take_some(count, taking, true, each, prepare);
+                }
+                Err(error) => return or_total(total, Err(error)),
+            }
         }
+    }
+
+    /// What a reader gets that finds no bytes; `None`: it waits.
+    fn outcome_without_bytes(&self, sent: u64, is_nonblocking: bool) -> Option<Result<u64>> {
+        if self.is_done(done::READ_SHUT) || self.is_done(done::BROKEN) {
+            return Some(Ok(0));
+        }
+        if sent & RESET != 0 {
+            return Some(self.take_error().map_or(Ok(0), Err));
+        }
+        if sent & FINISHED != 0 {
+            return Some(Ok(0));
+        }
+        is_nonblocking.then_some(Err(Errno::EAGAIN))
     }
 
     fn note_waiting(&self, waiter: usize) {
@@ -197,7 +224,7 @@ impl InternetSocket {
     fn take_now(
         &self,
         ends: &Ends,
-        count: u64,
+        (to, count): (u64, u64),
         taking: Taking,
         each: &impl Fn(&Mapping, u64, u64, u64) -> Result<()>,
     ) -> Result<u64> {
@@ -223,8 +250,8 @@ impl InternetSocket {
             }
             if !taking.drops {
                 let outcome = match (&ends.incoming, stretch.is_large) {
-                    (Some(large), true) => each(large, stretch.offset, at, stretch.bytes),
-                    _ => each(&ends.peer, RING as u64 * 8 + stretch.offset, at, stretch.bytes),
+                    (Some(large), true) => each(large, stretch.offset, to + at, stretch.bytes),
+                    _ => each(&ends.peer, RING as u64 * 8 + stretch.offset, to + at, stretch.bytes),
                 };
                 match outcome {
                     Err(error) if at == 0 => return Err(error),
@@ -429,6 +456,10 @@ impl InternetSocket {
         let _held = OwnerLock::at(self.word(page::WRITE_LOCK)).acquire();
         let ring = self.outgoing_ring(ends);
         let bytes = ring.room()?.min(count);
+        // What the larger area has room for is not torn in two, where another writer could come between.
+        if bytes < count && self.word(page::LARGE_FROM).load(Acquire) == 0 {
+            return Ok(0);
+        }
         let mut at = 0;
         while at < bytes {
             let stretch = ring.stretch(ring.sent().wrapping_add(at), bytes - at);
@@ -562,7 +593,7 @@ impl InternetSocket {
 
     pub(super) fn stream_stamp(&self, event: Event) -> u64 {
         match event {
-            Event::Readable => self.sent_by_peer(),
+            Event::Readable => self.sent_by_peer() << 1 | u64::from(self.is_done(done::BROKEN)),
             Event::Writable => {
                 let ready = self.is_stream_ready(event);
                 self.word(page::FULL).load(Acquire) << 2 | u64::from(self.is_reset()) << 1 | u64::from(ready)

@@ -122,17 +122,11 @@ fn receive_internet(description: &OpenFile, socket: &InternetSocket, most: u64, 
             ..Incoming::default()
         });
     }
-    let taking = Taking { peeks, drops: flags & flag::TRUNCATE != 0 };
+    let taking = Taking { peeks, drops: flags & flag::TRUNCATE != 0, whole: flags & flag::WAIT_ALL != 0 };
     if most == 0 {
         return Ok(Incoming::default());
     }
-    let mut data = socket.receive_stream(most, taking, is_nonblocking)?;
-    while flags & flag::WAIT_ALL != 0 && !peeks && !is_nonblocking && (data.len() as u64) < most {
-        match socket.receive_stream(most - data.len() as u64, taking, false) {
-            Ok(more) if !more.is_empty() => data.extend_from_slice(&more),
-            _ => break,
-        }
-    }
+    let data = socket.receive_stream(most, taking, is_nonblocking)?;
     Ok(Incoming { whole: data.len() as u64, data, ..Incoming::default() })
 }
 
