@@ -10,6 +10,8 @@ mod maps;
 mod mounts;
 mod namespaces;
 mod net;
+mod net_counters;
+mod net_settings;
 mod pid_any;
 mod pid_files;
 mod pid_self;
@@ -388,19 +390,20 @@ fn machine_entry(parts: &[&str]) -> Result<Entry> {
     if let Some(bytes) = machine_files::contents(parts) {
         return Ok(Entry::Text(bytes));
     }
-    if let Some(text) = system::text(parts) {
+    if let Some(text) = system::text(parts).or_else(|| net_settings::text(parts)) {
         return Ok(Entry::Text(text.into_bytes()));
     }
     let kind = |name: &str| {
         let is_text = system::text(&[parts, &[name][..]].concat()).is_some();
         if is_text { FILE } else { DIRECTORY }
     };
-    let folders = (system::folder(parts), machine_files::folder(parts));
-    if let (None, None) = folders {
+    let folders = [machine_files::folder(parts), net_settings::folder(parts)];
+    let folder = system::folder(parts);
+    if folder.is_none() && folders.iter().all(Option::is_none) {
         return Err(Errno::ENOENT);
     }
-    let names = named(folders.0.unwrap_or_default().iter().copied(), kind);
-    Ok(Entry::Directory(joined(names, folders.1.unwrap_or_default())))
+    let names = named(folder.unwrap_or_default().iter().copied(), kind);
+    Ok(Entry::Directory(folders.into_iter().flatten().fold(names, joined)))
 }
 
 /// Names, and of more names those that are not among them.

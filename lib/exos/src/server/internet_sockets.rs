@@ -161,6 +161,19 @@ impl Internet {
         }
     }
 
+    /// Bytes that wait to be read, or connections that wait to be accepted.
+    fn queued(&self, socket: &InternetSocket) -> u64 {
+        let word = |page: &SocketPage, at: usize| page.words()[at].load(Acquire);
+        let taken = word(&socket.page, page::TAKEN);
+        let peer = socket.peer.and_then(|peer| self.sockets.get(&peer));
+        match (socket.backlog, peer) {
+            (Some(_), _) => socket.ready.len() as u64,
+            (_, Some(peer)) => Ring::new(word(&peer.page, page::SENT), taken, u64::MAX).waiting().unwrap_or(0),
+            (None, None) if socket.sort == Sort::Tcp => 0,
+            _ => socket.queued + Ring::new(word(&socket.page, page::SENT), taken, 0).waiting().unwrap_or(0),
+        }
+    }
+
     pub(super) fn protocol_of(socket: &InternetSocket) -> Option<Protocol> {
         match (socket.sort, socket.protocol, socket.family) {
             (Sort::Tcp, ..) => Some(Protocol::Tcp),
@@ -717,7 +730,12 @@ impl FileServer {
             Listed::Echo6 => (Table::Datagrams, Family::V6, Protocol::Echo6),
             _ => return Vec::new(),
         };
-        let sockets = net.table.bindings(protocol).filter(|binding| binding.family == family);
+        // A stream that only has a port stands in no table.
+        let is_shown = |socket: u64| {
+            let state = |one: &InternetSocket| one.page.words()[page::STATE].load(Acquire) & (GENERATION - 1);
+            table == Table::Datagrams || net.sockets.get(&socket).is_some_and(|one| state(one) != state::CLOSED)
+        };
+        let sockets = net.table.bindings(protocol).filter(|one| one.family == family && is_shown(one.socket));
         let line = |(at, binding): (usize, &Binding)| {
             let socket = net.sockets.get(&binding.socket)?;
             let state = match socket.page.words()[page::STATE].load(Acquire) & (GENERATION - 1) {
@@ -730,8 +748,8 @@ impl FileServer {
                 0 => Endpoint { address: family.any(), port: 0 },
                 _ => socket.remote,
             };
-            let line =
-                Line { local: socket.local, remote, state, queued: [0; 2], user: socket.user, node: binding.socket };
+            let (queued, user) = (net.queued(socket), socket.user);
+            let line = Line { local: socket.local, remote, state, queued: [0, queued], user, node: binding.socket };
             Some(line.text(table, family, at))
         };
         sockets.enumerate().filter_map(line).collect()

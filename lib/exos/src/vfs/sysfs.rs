@@ -32,13 +32,28 @@ const FOLDERS: [&str; 11] = [
     "module",
 ];
 /// Files with one line that is the same on every machine: no huge pages, one node of memory, no sleeping states.
-const LINES: [(&str, &str); 18] = [
+const LINES: [(&str, &str); 33] = [
     ("devices/system/node/has_cpu", "0"),
     ("devices/system/node/has_memory", "0"),
     ("devices/system/node/has_normal_memory", "0"),
     ("devices/system/node/node0/distance", "10"),
     ("devices/system/node/online", "0"),
     ("devices/system/node/possible", "0"),
+    ("devices/virtual/net/lo/addr_len", "6"),
+    ("devices/virtual/net/lo/address", "00:00:00:00:00:00"),
+    ("devices/virtual/net/lo/broadcast", "00:00:00:00:00:00"),
+    ("devices/virtual/net/lo/carrier", "1"),
+    ("devices/virtual/net/lo/flags", "0x9"),
+    ("devices/virtual/net/lo/ifindex", "1"),
+    ("devices/virtual/net/lo/iflink", "1"),
+    ("devices/virtual/net/lo/mtu", "65536"),
+    ("devices/virtual/net/lo/operstate", "unknown"),
+    ("devices/virtual/net/lo/statistics/rx_bytes", "0"),
+    ("devices/virtual/net/lo/statistics/rx_packets", "0"),
+    ("devices/virtual/net/lo/statistics/tx_bytes", "0"),
+    ("devices/virtual/net/lo/statistics/tx_packets", "0"),
+    ("devices/virtual/net/lo/type", "772"),
+    ("devices/virtual/net/lo/uevent", "INTERFACE=lo\nIFINDEX=1"),
     ("kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "0"),
     ("kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0"),
     ("kernel/mm/hugepages/hugepages-2048kB/nr_hugepages_mempolicy", "0"),
@@ -52,8 +67,9 @@ const LINES: [(&str, &str); 18] = [
     ("kernel/mm/transparent_hugepage/use_zero_page", "0"),
     ("power/state", ""),
 ];
-/// Links to files whose contents change: the reader's library makes those.
-const LIVE: [(&str, &str); 2] = [
+/// Links: to files whose contents change, which the reader's library makes, and to the loopback device.
+const LINKS: [(&str, &str); 3] = [
+    ("class/net/lo", "../../devices/virtual/net/lo"),
     ("devices/system/node/node0/meminfo", "/proc/node/node0/meminfo"),
     ("devices/system/node/node0/vmstat", "/proc/node/node0/vmstat"),
 ];
@@ -80,7 +96,7 @@ impl<S: PageStorage> FileTree<S> {
         for (path, text) in LINES {
             self.tell_at(root, path, text)?;
         }
-        for (path, target) in LIVE {
+        for (path, target) in LINKS {
             let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
             let folder = self.told_folder(root, folder)?;
             let link = Fresh { target: target.as_bytes(), ..fresh(linux::S_IFLNK | 0o777) };
