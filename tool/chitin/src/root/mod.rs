@@ -44,6 +44,22 @@ pub struct Root {
     pub configuration: Configuration,
 }
 
+impl Root {
+    /// Names the machine itself, as an installer would and no package and no image does.
+    #[must_use]
+    pub fn with_hosts(mut self) -> Self {
+        if self.tree.get(HOSTS_PATH).is_none() {
+            let file = self.tree.add_contents(Contents::Bytes(HOSTS.into()));
+            self.tree.insert(HOSTS_PATH, Node::of_root(Kind::File(file), 0o644));
+        }
+        self
+    }
+}
+
+/// The file that names the machine itself, and its contents.
+const HOSTS_PATH: &[u8] = b"etc/hosts";
+const HOSTS: &str = "127.0.0.1\tlocalhost chitin\n::1\tlocalhost\n";
+
 impl From<Tree> for Root {
     fn from(tree: Tree) -> Self {
         Self { tree, configuration: Configuration::default() }
@@ -55,7 +71,7 @@ impl From<Tree> for Root {
 /// # Errors
 /// When its package cannot be had.
 pub fn built_in(workspace: &Workspace) -> Result<Root> {
-    built_in::load(&workspace.cache()).map(Root::from)
+    built_in::load(&workspace.cache()).map(|tree| Root::from(tree).with_hosts())
 }
 
 /// Reads the root file system at `path`, which `option` names in error lines. `PATH:TAG` is one of several images.
@@ -107,7 +123,7 @@ fn of_image(image: &Image, cache: &LayerCache, what: &str) -> Result<Root> {
         let tar = cache.layer(&layer.blob, &layer.expected, &mut progress).context(&named)?;
         tar_file::add_layer(&mut tree, &tar, &named)?;
     }
-    Ok(Root { tree, configuration: image.configuration.clone() })
+    Ok(Root { tree, configuration: image.configuration.clone() }.with_hosts())
 }
 
 /// The path and the tag in `PATH:TAG`, where there is no file of the whole name.
