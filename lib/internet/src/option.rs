@@ -103,6 +103,7 @@ pub mod place {
     pub const DEFER_ACCEPT: usize = 24;
     pub const TOS: usize = 25;
     pub const KEEP_ALIVE: usize = 26;
+    pub const CLASS: usize = 27;
 }
 
 use Has::{All, Inet6, Only};
@@ -143,6 +144,7 @@ static TABLE: [Row; 80] = [
     row(TCP, 9, Only(Tcp), Any, 0),
     row(IP, 1, All, Any, 0),
     row(SOCKET, 9, All, Flag, 0),
+    row(IPV6, 67, Inet6, Within(-1, 255), 0),
     // The rest of socket(7).
     row(SOCKET, 1, All, Privileged, 0),
     row(SOCKET, 5, All, Flag, 0),
@@ -178,7 +180,6 @@ static TABLE: [Row; 80] = [
     row(IPV6, 24, Inet6, Fixed, 65_536),
     row(IPV6, 29, Inet6, Flag, 1),
     row(IPV6, 62, Inet6, Flag, 0),
-    row(IPV6, 67, Inet6, Within(-1, 255), 0),
     row(IPV6, 70, Inet6, Flag, 0),
     row(IPV6, 72, Inet6, Any, 0),
     row(IPV6, 78, Inet6, Flag, 0),
@@ -409,6 +410,7 @@ mod tests {
             (place::HOPS, IPV6, 16),
             (place::CORK, TCP, 3),
             (place::KEEP_ALIVE, SOCKET, 9),
+            (place::CLASS, IPV6, 67),
         ];
         assert!(named.iter().all(|(place, level, name)| (TABLE[*place].level, TABLE[*place].name) == (*level, *name)));
     }

@@ -11,6 +11,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use internet::address::{Endpoint, Family};
+use internet::control::Sending;
 use internet::datagram::{HEAD_BYTES, HEAD_WORDS, Head, LONGEST, LONGEST_V4};
 use internet::option::Sort;
 use internet::page::{self, RING, done};
@@ -30,6 +31,11 @@ pub struct Received {
 impl InternetSocket {
     /// Sends a datagram to where it is connected, or elsewhere.
     pub fn send_datagram(&self, to: Option<Endpoint>, bytes: &[u8]) -> Result<u64> {
+        self.send_datagram_as(to, bytes, Sending::default())
+    }
+
+    /// The same with what holds for this datagram alone.
+    pub fn send_datagram_as(&self, to: Option<Endpoint>, bytes: &[u8], sending: Sending) -> Result<u64> {
         if self.is_done(done::WRITE_SHUT) {
             return Err(broken_pipe());
         }
@@ -43,7 +49,7 @@ impl InternetSocket {
         if self.sort == Sort::Udp && to.is_some_and(|to| to.port == 0) {
             return Err(Errno::EINVAL);
         }
-        let waiter = process().files.lock().send_datagram(self.number(), to, bytes)?;
+        let waiter = process().files.lock().send_datagram(self.number(), to, bytes, sending)?;
         wait::set_yield_target(waiter);
         Ok(bytes.len() as u64)
     }

@@ -9,8 +9,30 @@ use alloc::string::String;
 
 /// The files.
 pub(super) const FILES: [&str; 24] = [
-    "anycast6", "arp", "dev", "icmp", "icmp6", "if_inet6", "igmp", "igmp6", "ipv6_route", "netlink", "netstat", "packet", "raw",
-    "raw6", "route", "snmp", "sockstat", "sockstat6", "tcp", "tcp6", "udp", "udp6", "udplite", "unix",
+    "anycast6",
+    "arp",
+    "dev",
+    "icmp",
+    "icmp6",
+    "if_inet6",
+    "igmp",
+    "igmp6",
+    "ipv6_route",
+    "netlink",
+    "netstat",
+    "packet",
+    "raw",
+    "raw6",
+    "route",
+    "snmp",
+    "sockstat",
+    "sockstat6",
+    "tcp",
+    "tcp6",
+    "udp",
+    "udp6",
+    "udplite",
+    "unix",
 ];
 /// Columns of sockets of the Internet, the shorter and the longer form of their addresses.
 const SHORT: &str = "sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
@@ -51,7 +73,9 @@ pub(super) fn text(name: &str) -> Option<String> {
             "Idx\tDevice    : Count Querier\tGroup    Users Timer\tReporter\n1\tlo        :     1      V3\n\t\t\t\t010000E0     1 \
              0:00000000\t\t0\n",
         ),
-        "igmp6" => GROUPS.map(|(group, flags)| format!("1    {:<15} {group:032x}     1 {flags:08X} 0\n", "lo")).concat(),
+        "igmp6" => {
+            GROUPS.map(|(group, flags)| format!("1    {:<15} {group:032x}     1 {flags:08X} 0\n", "lo")).concat()
+        }
         "ipv6_route" => ROUTES.map(|route| format!("{route}       lo\n")).concat(),
         "netstat" => net_counters::netstat(),
         "snmp" => net_counters::snmp(sockets()),

@@ -7,23 +7,45 @@ use alloc::string::String;
 
 /// Counters of `snmp`, by protocol, with the values that are not 0 on a machine without traffic.
 const PROTOCOLS: [(&str, &str, &str); 5] = [
-    ("Ip", "Forwarding DefaultTTL InReceives InHdrErrors InAddrErrors ForwDatagrams InUnknownProtos InDiscards \
+    (
+        "Ip",
+        "Forwarding DefaultTTL InReceives InHdrErrors InAddrErrors ForwDatagrams InUnknownProtos InDiscards \
     InDelivers OutRequests OutDiscards OutNoRoutes ReasmTimeout ReasmReqds ReasmOKs ReasmFails FragOKs \
-    FragFails FragCreates", "2 64"),
-    ("Icmp", "InMsgs InErrors InCsumErrors InDestUnreachs InTimeExcds InParmProbs InSrcQuenchs InRedirects InEchos \
+    FragFails FragCreates",
+        "2 64",
+    ),
+    (
+        "Icmp",
+        "InMsgs InErrors InCsumErrors InDestUnreachs InTimeExcds InParmProbs InSrcQuenchs InRedirects InEchos \
     InEchoReps InTimestamps InTimestampReps InAddrMasks InAddrMaskReps OutMsgs OutErrors OutDestUnreachs \
     OutTimeExcds OutParmProbs OutSrcQuenchs OutRedirects OutEchos OutEchoReps OutTimestamps \
-    OutTimestampReps OutAddrMasks OutAddrMaskReps", ""),
-    ("Tcp", "RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens PassiveOpens AttemptFails EstabResets CurrEstab \
-    InSegs OutSegs RetransSegs InErrs OutRsts InCsumErrors", "1 200 120000 -1"),
-    ("Udp", "InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors InCsumErrors IgnoredMulti \
-    MemErrors", ""),
-    ("UdpLite", "InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors InCsumErrors IgnoredMulti \
-    MemErrors", ""),
+    OutTimestampReps OutAddrMasks OutAddrMaskReps",
+        "",
+    ),
+    (
+        "Tcp",
+        "RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens PassiveOpens AttemptFails EstabResets CurrEstab \
+    InSegs OutSegs RetransSegs InErrs OutRsts InCsumErrors",
+        "1 200 120000 -1",
+    ),
+    (
+        "Udp",
+        "InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors InCsumErrors IgnoredMulti \
+    MemErrors",
+        "",
+    ),
+    (
+        "UdpLite",
+        "InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors InCsumErrors IgnoredMulti \
+    MemErrors",
+        "",
+    ),
 ];
 /// Counters of `netstat`.
 const EXTENSIONS: [(&str, &str); 2] = [
-    ("TcpExt", "SyncookiesSent SyncookiesRecv SyncookiesFailed EmbryonicRsts PruneCalled RcvPruned OfoPruned \
+    (
+        "TcpExt",
+        "SyncookiesSent SyncookiesRecv SyncookiesFailed EmbryonicRsts PruneCalled RcvPruned OfoPruned \
     OutOfWindowIcmps LockDroppedIcmps ArpFilter TW TWRecycled TWKilled PAWSActive PAWSEstab DelayedACKs \
     DelayedACKLocked DelayedACKLost ListenOverflows ListenDrops TCPHPHits TCPPureAcks TCPHPAcks \
     TCPRenoRecovery TCPSackRecovery TCPSACKReneging TCPSACKReorder TCPRenoReorder TCPTSReorder \
@@ -45,10 +67,14 @@ const EXTENSIONS: [(&str, &str); 2] = [
     TCPKeepAlive TCPMTUPFail TCPMTUPSuccess TCPDelivered TCPDeliveredCE TCPAckCompressed \
     TCPZeroWindowDrop TCPRcvQDrop TCPWqueueTooBig TCPFastOpenPassiveAltKey TcpTimeoutRehash \
     TcpDuplicateDataRehash TCPDSACKRecvSegs TCPDSACKIgnoredDubious TCPMigrateReqSuccess \
-    TCPMigrateReqFailure"),
-    ("IpExt", "InNoRoutes InTruncatedPkts InMcastPkts OutMcastPkts InBcastPkts OutBcastPkts InOctets OutOctets \
+    TCPMigrateReqFailure",
+    ),
+    (
+        "IpExt",
+        "InNoRoutes InTruncatedPkts InMcastPkts OutMcastPkts InBcastPkts OutBcastPkts InOctets OutOctets \
     InMcastOctets OutMcastOctets InBcastOctets OutBcastOctets InCsumErrors InNoECTPkts InECT1Pkts \
-    InECT0Pkts InCEPkts ReasmOverlaps"),
+    InECT0Pkts InCEPkts ReasmOverlaps",
+    ),
 ];
 /// Place of `CurrEstab` among the counters of TCP.
 const CURRENT: usize = 8;

@@ -12,6 +12,7 @@ use crate::wait;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use internet::address::{Address, Endpoint, Family};
+use internet::control::Sending;
 use internet::datagram::{HEAD_BYTES, Head, LONGEST};
 use internet::echo;
 use internet::option::{self, Sort, place};
@@ -76,11 +77,11 @@ impl FileServer {
             0 => socket.remote,
             _ => to,
         };
-        let waiter = self.send_to(node, to, &bytes)?;
+        let waiter = self.send_to(node, to, &bytes, Sending::from_bits(more))?;
         Ok([bytes.len() as u64, waiter, 0, 0, 0])
     }
 
-    fn send_to(&mut self, node: NodeId, to: Endpoint, bytes: &[u8]) -> Result<u64> {
+    fn send_to(&mut self, node: NodeId, to: Endpoint, bytes: &[u8], sending: Sending) -> Result<u64> {
         let socket = self.socket_of(node)?;
         let protocol = Internet::protocol_of(socket);
         if to.address.is_broadcast() && option::value(&socket.page, place::BROADCAST) == 0 {
@@ -101,16 +102,15 @@ impl FileServer {
         let socket = self.socket_of(node)?;
         let address = if socket.local.address.is_any() { source_for(to.address) } else { socket.local.address };
         let from = Endpoint { address, port: socket.local.port };
-        let ttl = match to.address.to_v4() {
-            Some(_) => option::value(&socket.page, place::TTL),
-            None => option::value(&socket.page, place::HOPS),
+        let (hops, service) = match to.address.to_v4() {
+            Some(_) => (place::TTL, place::TOS),
+            None => (place::HOPS, place::CLASS),
         };
-        let service = option::value(&socket.page, place::TOS) as u16 & 0xff;
-        let head = Head {
-            length: bytes.len() as u64,
-            from,
-            to: Endpoint { address: to.address, port: ttl as u16 & 0xff | service << 8 },
-        };
+        let either =
+            |given: Option<u8>, place: usize| given.unwrap_or_else(|| option::value(&socket.page, place) as u8);
+        let (ttl, service) = (u16::from(either(sending.hops, hops)), u16::from(either(sending.service, service)));
+        let head =
+            Head { length: bytes.len() as u64, from, to: Endpoint { address: to.address, port: ttl | service << 8 } };
         match (socket.sort, socket.protocol) {
             (Sort::Udp, _) => self.send_udp(node, to, head, bytes),
             (_, ECHO_V4 | ECHO_V6) => self.send_echo(node, to, head, bytes),

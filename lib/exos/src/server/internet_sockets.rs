@@ -31,7 +31,7 @@ use internet::address::{Address, Endpoint, Family};
 use internet::datagram::Head;
 use internet::listing::{Line, Table, state as listed};
 use internet::option::{self, Sort, Store, place};
-use internet::page::{self, GENERATION, OPTIONS, state};
+use internet::page::{self, GENERATION, OPTIONS, done, state};
 use internet::port_table::{Binding, PortTable, Protocol, UNPRIVILEGED, check_address, check_target};
 use internet::ring::{FINISHED, LARGE, RESET, Ring};
 use linux_raw_sys::general as linux;
@@ -451,6 +451,8 @@ impl FileServer {
             return Err(Errno::EALREADY);
         }
         check_target(to.address)?;
+        self.forget_connection_before(node);
+        let socket = self.socket_of(node)?;
         if socket.local.address.to_v4().is_some() != to.address.to_v4().is_some() && !socket.local.address.is_any() {
             return Err(Errno::EADDRNOTAVAIL);
         }
@@ -463,13 +465,37 @@ impl FileServer {
             false => self.take_port(node, Protocol::Tcp, true).map(|_| ()),
             true => self.check_pair(node),
         };
-        let outcome = outcome.and_then(|()| self.find_listener(caller, node, to));
+        let outcome = outcome.and_then(|()| match self.find_listener(caller, node, to) {
+            Err(Errno::ECONNREFUSED) if had_port => self.connect_to_itself(node),
+            found => found,
+        });
         if outcome.is_err() {
             let socket = self.socket_of(node)?;
             socket.remote = Endpoint::default();
             self.give_up_ephemeral_port(node);
         }
         outcome
+    }
+
+    /// Clears the counts of a connection that a socket had before. Who was at its other end learns of the reset at once.
+    fn forget_connection_before(&mut self, node: NodeId) {
+        let net = self.net();
+        let Some(socket) = net.sockets.get(&node) else { return };
+        let words = socket.page.words();
+        if words[page::SENT].load(Acquire) & RESET == 0 && words[page::TAKEN].load(Acquire) & RESET == 0 {
+            return;
+        }
+        for other in net.sockets.values_mut().filter(|other| other.peer == Some(node)) {
+            other.peer = None;
+            if other.page.words()[page::DONE].load(Acquire) & done::RESET_TOLD == 0 {
+                other.page.words()[page::ERROR].store(u64::from(Errno::ECONNRESET.number()), SeqCst);
+            }
+            other.page.set_state(state::CLOSED);
+        }
+        let kept = [page::READ_LOCK, page::WRITE_LOCK, page::STATE, page::PATIENCE, page::PATIENCE + 1, page::LINGER];
+        for (_, word) in words.iter().enumerate().take(OPTIONS).filter(|(at, _)| !kept.contains(at)) {
+            word.store(0, SeqCst);
+        }
     }
 
     /// No other connection has the ends that this one is going to have.
@@ -500,6 +526,17 @@ impl FileServer {
         let page = self.socket_of(peer)?.page.number().0;
         self.open_to(self.principal_of(caller), page, Access::Read)?;
         Ok([page, 0, 0, 0, 0])
+    }
+
+    /// A socket whose own end is the one that it connects to is its own other side, as TCP has it.
+    fn connect_to_itself(&mut self, node: NodeId) -> Result<Answer> {
+        let socket = self.socket_of(node)?;
+        if socket.local != socket.remote {
+            return Err(Errno::ECONNREFUSED);
+        }
+        socket.peer = Some(node);
+        socket.page.set_state(state::CONNECTED);
+        Ok([socket.page.number().0, 0, 0, 0, 0])
     }
 
     /// Makes the other side of a connection, which waits to be accepted.
@@ -624,8 +661,12 @@ impl FileServer {
         if let Some(listener) = socket.listener.take() {
             self.leave_queue(listener, node);
         }
+        let had_peer = self.socket_of(node)?.peer.is_some();
         self.end_connection(node, true);
         let socket = self.socket_of(node)?;
+        if had_peer {
+            socket.page.words()[page::ERROR].store(u64::from(Errno::ECONNRESET.number()), SeqCst);
+        }
         socket.remote = Endpoint::default();
         socket.page.set_state(state::CLOSED);
         if !socket.is_bound {

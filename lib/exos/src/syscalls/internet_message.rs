@@ -28,6 +28,8 @@ mod flag {
 
 /// Bytes that one call takes of a stream.
 const MOST: u64 = 1 << 20;
+/// Bytes of control messages that a program gives at most, as `optmem_max` says.
+const MOST_OF_CONTROL: u64 = 20_480;
 /// Bytes of a control message's head.
 const CONTROL_HEAD: u64 = 16;
 /// The number of the loopback device.
@@ -49,9 +51,10 @@ pub(super) fn send(
     (name, name_bytes): (u64, u64),
     data: &[u8],
     flags: u32,
+    control: (u64, u64),
 ) -> Option<Result<u64>> {
     if let Some(socket) = internet::of(description) {
-        return Some(send_internet(description, socket, (name, name_bytes), data, flags));
+        return Some(send_internet(description, socket, (name, name_bytes), data, flags, control));
     }
     description.as_kind::<Netlink>().map(|socket| socket.send(data))
 }
@@ -62,6 +65,7 @@ fn send_internet(
     (name, name_bytes): (u64, u64),
     data: &[u8],
     flags: u32,
+    (control, control_bytes): (u64, u64),
 ) -> Result<u64> {
     let is_nonblocking = description.is_nonblocking() || flags & flag::DO_NOT_WAIT != 0;
     let signals = flags & flag::NO_SIGNAL == 0;
@@ -83,7 +87,11 @@ fn send_internet(
             Named::Nothing => None,
         },
     };
-    socket.send_datagram(to, data)
+    if control != 0 && control_bytes > MOST_OF_CONTROL {
+        return Err(Errno::ENOBUFS);
+    }
+    let control = if control == 0 { Vec::new() } else { usercopy::read_vec(control, control_bytes as usize)? };
+    socket.send_datagram_as(to, data, ::internet::control::parse(&control, socket.family)?)
 }
 
 /// Receives at most so many bytes by a socket of one of these families; `None`: it is none.
@@ -164,6 +172,9 @@ fn control_of(socket: &InternetSocket, to: Endpoint) -> Vec<(u32, u32, Vec<u8>)>
     if on(place::RECEIVE_HOPS) {
         all.push((41, 52, hops.to_le_bytes().to_vec()));
     }
+    if on(place::RECEIVE_CLASS) {
+        all.push((41, 67, u32::from(service).to_le_bytes().to_vec()));
+    }
     all
 }
 
@@ -198,16 +209,19 @@ pub(super) fn give_message(incoming: Result<Incoming>, message: &Message, at: u6
     }
     let (mut used, mut told) = (0, incoming.flags);
     for (level, kind, body) in &incoming.control {
-        let length = CONTROL_HEAD + body.len() as u64;
-        if message.control.0 == 0 || used + length > message.control.1 {
+        let (whole, room) = (CONTROL_HEAD + body.len() as u64, message.control.1 - used);
+        if message.control.0 == 0 || room < whole {
             told |= flag::CONTROL_TRUNCATED;
+        }
+        if message.control.0 == 0 || room < CONTROL_HEAD {
             break;
         }
+        let length = whole.min(room);
         let to = message.control.0.saturating_add(used);
         usercopy::write_word(to, length)?;
         usercopy::write_half(to.saturating_add(8), *level)?;
         usercopy::write_half(to.saturating_add(12), *kind)?;
-        usercopy::write(to.saturating_add(CONTROL_HEAD), body)?;
+        usercopy::write(to.saturating_add(CONTROL_HEAD), &body[..(length - CONTROL_HEAD) as usize])?;
         used = (used + length.next_multiple_of(8)).min(message.control.1);
     }
     let lost = if incoming.whole > done { flag::TRUNCATE } else { 0 };

@@ -46,7 +46,7 @@ pub(super) fn sendto(call: &mut Call<'_>) -> Result<u64> {
     let description = call.process.opened(number)?;
     if is_of_internet(&description) {
         let data = gather_for(&description, &[[from, count]])?;
-        return internet_message::send(&description, (name, name_bytes), &data, flags as u32)
+        return internet_message::send(&description, (name, name_bytes), &data, flags as u32, (0, 0))
             .unwrap_or(Err(Errno::EBADF));
     }
     drop(description);
@@ -76,7 +76,7 @@ pub(super) fn write_from_pieces(call: &Call<'_>, number: u64, pieces: &[[u64; 2]
     let description = call.process.opened(number)?;
     if is_of_internet(&description) {
         let data = gather_for(&description, pieces)?;
-        return internet_message::send(&description, (0, 0), &data, 0).unwrap_or(Err(Errno::EBADF));
+        return internet_message::send(&description, (0, 0), &data, 0, (0, 0)).unwrap_or(Err(Errno::EBADF));
     }
     drop(description);
     match gather(call, number, pieces)? {
@@ -277,7 +277,8 @@ fn send_message(call: &Call<'_>, number: u64, at: u64, flags: u32) -> Result<u64
     let description = call.process.opened(number)?;
     if is_of_internet(&description) {
         let data = gather_for(&description, &message.pieces)?;
-        return internet_message::send(&description, message.name, &data, flags).unwrap_or(Err(Errno::EBADF));
+        let outcome = internet_message::send(&description, message.name, &data, flags, message.control);
+        return outcome.unwrap_or(Err(Errno::EBADF));
     }
     drop(description);
     let data = gather(call, number, &message.pieces)?;

@@ -2,6 +2,8 @@
 
 use super::dispatch::Call;
 use super::file::{read_scattered, scattered};
+use crate::descriptor::internet_socket::InternetSocket;
+use crate::descriptor::internet_stream::Taking;
 use crate::descriptor::object::{Device, MOST, Object, broken_pipe};
 use crate::descriptor::open_file::OpenFile;
 use crate::errno::{Errno, Result};
@@ -10,6 +12,7 @@ use crate::pipe::{Pipe, Side, splice};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::Cell;
+use internet::option::Sort;
 use linux_raw_sys::general as linux;
 
 /// Flags: move, do not wait, more to come, a gift.
@@ -156,6 +159,12 @@ fn fill(from: (&OpenFile, Option<u64>, u64), target: &Pipe, count: u64, waits: b
     if place.is_some_and(|place| place > i64::MAX as u64) {
         return Err(Errno::EINVAL);
     }
+    if let Some(socket) = super::internet::of(from).filter(|socket| socket.sort == Sort::Tcp) {
+        if place.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        return fill_from_stream((from, socket), target, count, waits);
+    }
     loop {
         wait_for_room(target, waits)?;
         let _offset = if place.is_none() { from.hold_offset() } else { None };
@@ -167,6 +176,26 @@ fn fill(from: (&OpenFile, Option<u64>, u64), target: &Pipe, count: u64, waits: b
             return Ok(done);
         }
     }
+}
+
+/// From a stream into a pipe. What was taken all goes into the pipe, also where another writer took the room.
+fn fill_from_stream(
+    (from, socket): (&OpenFile, &InternetSocket),
+    target: &Pipe,
+    count: u64,
+    waits: bool,
+) -> Result<u64> {
+    wait_for_room(target, waits)?;
+    let room = count.min(target.ring().room()?.max(1));
+    let bytes = socket.receive_stream(room, Taking::default(), from.is_nonblocking())?;
+    let mut done = 0;
+    while done < bytes.len() {
+        done += target.write_bytes(&bytes[done..], || false)? as usize;
+        if done < bytes.len() {
+            wait_for_room(target, true)?;
+        }
+    }
+    Ok(done as u64)
 }
 
 /// Bytes of a file from a place on; `EINVAL` of what has no places.

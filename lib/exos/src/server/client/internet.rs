@@ -8,6 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use internet::address::Endpoint;
+use internet::control::Sending;
 use internet::datagram::{HEAD_BYTES, HEAD_WORDS, Head};
 use runtime::PageNumber;
 use runtime::transfer::Message;
@@ -37,10 +38,10 @@ impl Client {
     }
 
     /// Sends a datagram: the thread that waits for it.
-    pub fn send_datagram(&mut self, node: u64, to: Option<Endpoint>, bytes: &[u8]) -> Result<u64> {
+    pub fn send_datagram(&mut self, node: u64, to: Option<Endpoint>, bytes: &[u8], sending: Sending) -> Result<u64> {
         let window = self.window()?;
         let [high, low, port] = to.unwrap_or_default().to_words();
-        let flags = if to.is_some() { HAS_ADDRESS } else { 0 };
+        let flags = sending.to_bits() | if to.is_some() { HAS_ADDRESS } else { 0 };
         let mut rest = bytes;
         loop {
             let (some, more) = rest.split_at(rest.len().min(WINDOW_BYTES as usize));

@@ -1,0 +1,104 @@
+// ICMP: sockets for echoes, raw sockets, their filters and headers, and who may make them.
+#include "../internet.h"
+#include <netinet/icmp6.h>
+#include <linux/icmp.h>
+
+static unsigned short sum_of(const unsigned char *bytes, int count) {
+    unsigned sum = 0;
+    for (int at = 0; at < count; at += 2) sum += bytes[at] | (at + 1 < count ? bytes[at + 1] << 8 : 0);
+    while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
+    return ~sum;
+}
+
+static int request(unsigned char *to, int identifier, int sequence) {
+    memset(to, 0, 24);
+    to[0] = family == AF_INET ? 8 : 128;
+    to[4] = identifier >> 8, to[5] = identifier, to[7] = sequence;
+    memcpy(to + 8, "0123456789abcdef", 16);
+    unsigned short sum = sum_of(to, 24);
+    if (family == AF_INET) memcpy(to + 2, &sum, 2);
+    return 24;
+}
+
+static void raw(void) {
+    int made = socket(family, SOCK_RAW, family == AF_INET ? IPPROTO_ICMP : IPPROTO_ICMPV6);
+    printf("raw %s", said(made < 0 ? -1 : 0));
+    if (made < 0) { printf("\n"); return; }
+    unsigned char packet[64], got[256];
+    struct sockaddr_storage name, from;
+    socklen_t bytes = name_of(&name, 0), size = sizeof from;
+    printf(", sent %s", said(sendto(made, packet, request(packet, 0x1234, 1), 0, (void *)&name, bytes)));
+    usleep(1000);
+    for (int turn = 0; turn < 3; turn++) {
+        long came = recvfrom(made, got, sizeof got, MSG_DONTWAIT, (void *)&from, &size);
+        printf(", came %s", said(came));
+        if (came <= 0) break;
+        int head = family == AF_INET ? (got[0] & 15) * 4 : 0;
+        printf(" type %d id %x", got[head], got[head + 4] << 8 | got[head + 5]);
+        if (head) printf(" protocol %d ttl %d length %d", got[9], got[8], got[2] << 8 | got[3]);
+    }
+    printf("\n");
+    if (family == AF_INET) {
+        struct icmp_filter filter = {~(1u << 0)}, back = {0};
+        socklen_t length = sizeof back;
+        printf("filter %s", said(setsockopt(made, SOL_RAW, ICMP_FILTER, &filter, sizeof filter)));
+        printf(" %s", said(getsockopt(made, SOL_RAW, ICMP_FILTER, &back, &length)));
+        printf(" %d", back.data == filter.data);
+    } else {
+        struct icmp6_filter filter, back;
+        socklen_t length = sizeof back;
+        ICMP6_FILTER_SETBLOCKALL(&filter);
+        ICMP6_FILTER_SETPASS(129, &filter);
+        printf("filter %s", said(setsockopt(made, IPPROTO_ICMPV6, ICMP6_FILTER, &filter, sizeof filter)));
+        printf(" %s", said(getsockopt(made, IPPROTO_ICMPV6, ICMP6_FILTER, &back, &length)));
+        printf(" %d %u", !memcmp(&filter, &back, sizeof back), length);
+    }
+    sendto(made, packet, request(packet, 0x4321, 2), 0, (void *)&name, bytes);
+    usleep(1000);
+    int count = 0;
+    while (recv(made, got, sizeof got, MSG_DONTWAIT) > 0) count++;
+    printf(", then %d\n", count);
+    close(made);
+}
+
+static void echoes(void) {
+    int made = socket(family, SOCK_DGRAM, family == AF_INET ? IPPROTO_ICMP : IPPROTO_ICMPV6);
+    if (made < 0) { printf("echoes %s\n", strerrorname_np(errno)); return; }
+    unsigned char packet[64], got[256];
+    struct sockaddr_storage name;
+    socklen_t bytes = name_of(&name, 0);
+    printf("echo type %d, protocol %d", number_of(made, SOL_SOCKET, SO_TYPE), number_of(made, SOL_SOCKET, SO_PROTOCOL));
+    printf(", sent %s", said(sendto(made, packet, request(packet, 0x55, 3), 0, (void *)&name, bytes)));
+    long came = recv(made, got, sizeof got, 0);
+    printf(", came %s, type %d, own number %d", said(came), got[0], (got[4] << 8 | got[5]) == port_of(made));
+    packet[0] = 0;
+    printf(", another type %s", said(sendto(made, packet, 24, 0, (void *)&name, bytes)));
+    printf(", short %s", said(sendto(made, packet, 4, 0, (void *)&name, bytes)));
+    printf(", connect %s\n", said(connect(made, (void *)&name, bytes)));
+    close(made);
+}
+
+int main(void) {
+    begin();
+    FILE *range = fopen("/proc/sys/net/ipv4/ping_group_range", "w");
+    if (range) fputs("0 2147483647", range), fclose(range);
+    BOTH_FAMILIES raw(), echoes();
+    for (int kind = 0; kind < 10; kind++)
+        for (int protocol = 0; protocol < 300; protocol += protocol == 18 ? 240 : protocol == 1 ? 5 : protocol == 6 ? 11 : 1) {
+            int v4 = socket(AF_INET, kind, protocol);
+            printf("%d/%d %s", kind, protocol, said(v4 < 0 ? -1 : 0));
+            int v6 = socket(AF_INET6, kind, protocol);
+            printf(" %s; ", said(v6 < 0 ? -1 : 0));
+            close(v4), close(v6);
+            if (protocol > 260) break;
+        }
+    printf("\n");
+    if (!fork()) {
+        if (setgid(7) || setuid(7)) _exit(1);
+        printf("another user: %s", said(socket(AF_INET, SOCK_RAW, IPPROTO_ICMP)));
+        printf(" %s\n", said(socket(AF_INET6, SOCK_RAW, IPPROTO_ICMPV6)));
+        _exit(0);
+    }
+    wait(0);
+    return 0;
+}
