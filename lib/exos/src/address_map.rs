@@ -1,13 +1,11 @@
 //! The address space of a Linux process under ExOS.
 //!
 //! ```text
-//! 0x7f00_0000_0000  a child's memory as its parent made it, while it runs another program: one top-level slot (process::beside)
 //! 0x7e80_0000_0000  the library's top-level slot (abi::memory_map::LIBRARY_BASE): processes share its tables
 //!     +0 GiB            the ExOS image: text and constants, one copy for all processes
 //!     +1 GiB            what the server shows to all of them
 //!     +32 GiB           shared windows of the server, which lives in the session's address space
 //!     +64 GiB           pages of files, as the server sees them
-//! 0x7e00_0000_0000  a program that a child may execute, until it does: one top-level slot
 //! 0x7d80_0000_0000  what a process has for itself: area, windows and heap of the runtime (runtime::layout)
 //!     +512 KiB          shared windows that children get, too: pipes, file offsets, mailboxes
 //!     +832 KiB          windows of its own: what its children are made of, its parent's mailbox, messages to servers
@@ -47,11 +45,6 @@ pub const STACK_BYTES: u64 = 8 << 20;
 pub const STACK_MOST: u64 = STACK_BYTES + (256 << 20);
 /// `mmap` gives out addresses below this one, downwards.
 pub const MMAP_TOP: u64 = STACK_TOP - STACK_MOST;
-
-/// Where a program stands beside the memory of a child that may execute it (`process::beside`).
-pub const IMAGE_SLOT: u64 = LIBRARY_BASE - TOP_LEVEL_SLOT;
-/// Where that memory stands beside the program once the child has executed it.
-pub const OLD_MEMORY_SLOT: u64 = LIBRARY_BASE + TOP_LEVEL_SLOT;
 
 /// The ExOS image.
 pub const IMAGE: u64 = LIBRARY_BASE;

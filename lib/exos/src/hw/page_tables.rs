@@ -60,40 +60,8 @@ impl PageTables {
         self.linked.range((3, 0)..).map(|((_, base), link)| (*base, link.page))
     }
 
-    /// The uppermost table, if there is but one, for the first top-level slot: all that ExOS places by itself lies there.
-    pub fn only(&self) -> Option<PageNumber> {
-        let mut all = self.uppermost();
-        all.next().filter(|(base, _)| *base == 0 && all.next().is_none()).map(|(_, table)| table)
-    }
-
-    /// The same tables, linked so much higher.
-    pub fn moved_by(&self, distance: u64) -> Self {
-        let linked = self.linked.iter().map(|((level, base), link)| ((*level, base + distance), *link)).collect();
-        Self { linked, spare: Vec::new() }
-    }
-
-    /// Moves what an uppermost table maps from one top-level slot to another one, in which there is nothing. It is only to be read
-    /// there until [`Self::make_writable`].
-    ///
-    /// # Errors
-    /// The kernel's refusals.
-    pub fn move_slot(editor: &TableEditor, from: u64, to: u64, table: PageNumber) -> Result<()> {
-        // SAFETY: both slots are for programs (`layout`), in which no object of ExOS lies.
-        unsafe { link(editor, to, 3, table, editor.key) }?;
-        unlink(editor, from, 3)?;
-        Ok(())
-    }
-
-    /// Makes what was moved to a top-level slot writable again.
-    ///
-    /// # Errors
-    /// The kernel's refusals.
-    pub fn make_writable(editor: &TableEditor, at: u64) -> Result<()> {
-        copy(editor, at, 3, PageNumber::NONE).map(|_| ())
-    }
-
-    /// Unlinks the tables of the lowest level that a table of the second maps and that are not noted here. `words` are its entries, which translate the addresses from `base` on, in the eighths whose bits
-    /// are set in `used`.
+    /// Unlinks the tables of the lowest level that a table of the second maps and that are not noted here.
+    /// `words` are its entries, which translate the addresses from `base` on, in the eighths whose bits are set in `used`.
     ///
     /// # Errors
     /// `EFAULT` where another one is missing that is noted; the kernel's refusals.
@@ -136,11 +104,6 @@ impl PageTables {
     /// The first address that a table translates.
     pub fn base_of(&self, table: PageNumber) -> Option<u64> {
         self.linked.iter().find(|(_, link)| link.page == table).map(|((_, base), _)| *base)
-    }
-
-    /// The same, and its level.
-    pub fn place_of(&self, table: PageNumber) -> Option<(u64, u64)> {
-        self.linked.iter().find(|(_, link)| link.page == table).map(|((level, base), _)| (*base, *level))
     }
 
     /// Whether it takes less to empty these tables than to make others.

@@ -67,7 +67,6 @@ impl Lists {
 pub fn reown_everything(process: &Process, lists: Lists, heir: u64) -> Result<()> {
     // It is the old user's.
     process.empty_nursery();
-    process.forget_neighbours();
     let known = Known::of(process);
     let _turn = client::TakingOver::begin(process.server);
     process.with_memory(|space, pages| {

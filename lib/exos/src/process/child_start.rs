@@ -7,7 +7,6 @@ use super::fork::Options;
 use super::fs_context::FsContext;
 use super::futex::Futexes;
 use super::prctl_state::Attributes;
-use super::premapped_image::{AlternateSlots, PremappedImage};
 use super::process_record::{Lists, Memory, Process, Program, option};
 use super::rlimits::Rlimits;
 use super::rusage::Rusage;
@@ -63,8 +62,6 @@ pub struct ForkState {
     parent: u64,
     parent_mailbox: PageNumber,
     memory: Option<ChildMemory>,
-    /// The program that stands beside its memory.
-    pub(super) premapped: Option<Box<PremappedImage>>,
     /// Pages of the window that the server and the child have, and where its parent has its own.
     pub(super) window: Option<(u64, Vec<PageNumber>)>,
 }
@@ -92,7 +89,6 @@ impl ForkState {
             parent: process.environment(),
             parent_mailbox,
             memory: None,
-            premapped: None,
             window: None,
         }
     }
@@ -157,7 +153,6 @@ fn init_child(inherited: &mut ForkState) -> Result<()> {
     gate::install();
     publish_signals(process);
     clear_parent_state(process, thread);
-    *process.alternate_slots.lock() = AlternateSlots::of_child(inherited.premapped.take());
     if let Some((place, pages)) = &inherited.window {
         let window = process.mappings.lock().note_own(*place, pages.clone());
         process.files.lock().take_window(window);
@@ -412,7 +407,6 @@ pub(super) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'sta
         mappings: Lock::new(windows),
         exported: Lock::new(ExportedPages::default()),
         heap_pages: Lock::new(Vec::new()),
-        alternate_slots: Lock::new(AlternateSlots::default()),
         signal_page: mailbox.letters(),
         mailbox: Lock::new(mailbox),
         parent_mailbox: Lock::new(None),

@@ -21,10 +21,8 @@ use runtime::predicate::{Operator, Term, word};
 pub const STATUS_WORD: usize = (PUBLIC_STATUS / 8) as usize + 1;
 /// Words of the library's half of the public page: what anybody may know of a process.
 pub mod public {
-    use super::{Mapping, PUBLIC_LIBRARY};
-    use alloc::vec::Vec;
+    use super::PUBLIC_LIBRARY;
     use core::ops::Range;
-    use core::sync::atomic::Ordering::Acquire;
     /// Index in the page of the first of them.
     pub const BASE: usize = (PUBLIC_LIBRARY / 8) as usize;
     /// Marks the page of a process of ExOS.
@@ -79,39 +77,24 @@ pub mod public {
     pub const IGNORED: usize = BASE + 27;
     /// Signals that functions of its program handle.
     pub const CAUGHT: usize = BASE + 28;
-    /// Not 0 once it has executed a program: where its stack began.
+    /// Not 0 once it has executed a program.
     pub const EXECUTED: usize = BASE + 29;
     /// Who adopted it when its parent ended; 0: nobody. Written by who did.
     pub const ADOPTED: usize = BASE + 30;
     /// Not 0: it adopts those below it whose parents end.
     pub const REAPS: usize = BASE + 31;
-    /// Bytes of the path of the program that it executed, then the path; 0: it is not known, or longer.
-    pub const PATH: usize = TOUCHED + TOUCHED_WORDS;
-    /// Bytes of a path that there is room for.
-    pub const PATH_BYTES: usize = (ARGUMENTS - PATH - 1) * 8;
     /// Bytes of the arguments, then the arguments themselves.
     pub const ARGUMENTS: usize = BASE + 128;
     /// Bytes of arguments that there is room for.
     pub const ARGUMENT_BYTES: usize = 120 * 8;
     /// What tells something of a process unless it is 0, what the kernel and the runtime say of its end among it. All other words
     /// mean nothing as long as these are 0.
-    pub const TELLING: [Range<usize>; 3] = [0..super::STATUS_WORD + 1, BASE..PATH, ARGUMENTS..ARGUMENTS + 1];
+    pub const TELLING: [Range<usize>; 3] =
+        [0..super::STATUS_WORD + 1, BASE..TOUCHED + TOUCHED_WORDS, ARGUMENTS..ARGUMENTS + 1];
     /// Value of [`MAGIC`].
     pub const MAGIC_VALUE: u64 = 0x736f_7845_6e69_7468;
     /// Value of [`MAGIC`] for what is to be a child of [`PARENT`].
     pub const MAGIC_READY: u64 = 0x736f_7845_7964_6165;
-
-    /// The program that a process has executed, as its page says: the path, and where its stack began.
-    pub fn program(page: &Mapping) -> Option<(Vec<u8>, u64)> {
-        let word = |index: usize| page.words()[index].load(Acquire);
-        let bytes = word(PATH) as usize;
-        if bytes == 0 || bytes > PATH_BYTES {
-            return None;
-        }
-        let mut path: Vec<u8> = (1..=bytes.div_ceil(8)).flat_map(|at| word(PATH + at).to_le_bytes()).collect();
-        path.truncate(bytes);
-        Some((path, word(EXECUTED)))
-    }
 }
 
 /// A child.
@@ -173,11 +156,6 @@ impl Child {
     /// Whether it runs another program than its parent's.
     pub fn has_executed(&self) -> bool {
         self.public.words()[public::EXECUTED].load(Acquire) != 0
-    }
-
-    /// The program that it has executed, as it says: the path, and where its stack began.
-    pub fn program(&self) -> Option<(Vec<u8>, u64)> {
-        if self.is_adopted { None } else { public::program(&self.public) }
     }
 
     /// The change that came last, if there was one.

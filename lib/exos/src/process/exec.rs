@@ -8,7 +8,6 @@ use super::exec_template::{ExecTemplate, ZEROS};
 use super::exit_status::Status;
 use super::futex;
 use super::interpose::{self, Object};
-use super::premapped_image::PremappedImage;
 use super::setuid_handover;
 use crate::address_map::{MOVABLE_BASE, PAGE_MASK, PAGE_SIZE, PROGRAM_END, STACK_TOP, page_up};
 use crate::errno::{Errno, Result};
@@ -222,22 +221,18 @@ pub(super) fn replace(context: &mut Context, request: &ExecRequest, prepared: Op
     let ExecRequest { plan, path, environment, .. } = request;
     super::vfork_sharing::end(process());
     let stack = prepared.as_ref().map_or_else(|| request.stack(), |prepared| prepared.stack());
-    let (by_itself, beside) = match &prepared {
-        Some(_) => (false, None),
-        None => (true, program_beside(plan, stack)),
-    };
-    forget_old_program(if beside.is_some() { OldMemory::Stays } else { OldMemory::Goes })?;
-    let layout = match (prepared, beside) {
-        (Some(prepared), _) => Ok(adopt_template(prepared)),
-        (None, Some(beside)) => take_from_beside(plan, *beside),
-        (None, None) => load(plan, stack),
+    let by_itself = prepared.is_none();
+    forget_old_program()?;
+    let layout = match prepared {
+        Some(prepared) => Ok(adopt_template(prepared)),
+        None => load(plan, stack),
     };
     let started = layout.and_then(|layout| start(context, plan, &layout, path, environment));
     let held = core::mem::take(&mut process().memory.lock().space.held);
     if by_itself {
         process().with_memory(|_, pages| pages.give_up_at_hand());
     }
-    tell_that_it_began(&plan.program.file.absolute, stack);
+    process().public_word(public::EXECUTED).store(1, Release);
     note_program(plan, path, environment);
     if started.is_err() {
         super::exit::end(Status::Killed(linux::SIGSEGV));
@@ -258,23 +253,6 @@ fn adopt_template(prepared: Box<ExecTemplate>) -> LoadedLayout {
     memory.space = *space;
     memory.space.room = room;
     layout
-}
-
-/// The program that stands beside the memory of this process, if it is the planned one.
-fn program_beside(plan: &ExecPlan, stack: u64) -> Option<Box<PremappedImage>> {
-    let process = process();
-    let beside = process.alternate_slots.lock().take_if(|known| known.is_of(plan, stack))?;
-    Some(beside).filter(|_| process.can_change_places())
-}
-
-/// It takes the place of this process's memory.
-fn take_from_beside(plan: &ExecPlan, beside: PremappedImage) -> Result<LoadedLayout> {
-    let was_written = !beside.prepared().is_unwritten(plan);
-    let layout = process().swap_image(beside, was_written)?;
-    process().with_memory(|space, pages| {
-        forget_what_was_cut(space, pages, plan, &layout, plan.files().map(|one| &one.file.touched))
-    })?;
-    Ok(layout)
 }
 
 /// Maps a program and its stack.
@@ -343,52 +321,6 @@ pub(super) fn lay_out(
     };
     space.fill_with_few_zeros(pages, stack..STACK_TOP);
     Ok(LoadedLayout { bias, interpreter_base, entry, zeros })
-}
-
-/// Tells the parent which program it has, and where the stack of that began.
-fn tell_that_it_began(path: &[u8], stack: u64) {
-    tell_path(if path.len() > public::PATH_BYTES { &[] } else { path });
-    process().public_word(public::EXECUTED).store(stack, Release);
-}
-
-fn tell_path(path: &[u8]) {
-    let process = process();
-    for (index, bytes) in path.chunks(8).enumerate() {
-        let mut word = [0; 8];
-        word[..bytes.len()].copy_from_slice(bytes);
-        process.public_word(public::PATH + 1 + index).store(u64::from_le_bytes(word), Relaxed);
-    }
-    process.public_word(public::PATH).store(path.len() as u64, Release);
-}
-
-/// A program as children find it that execute it with a stack that begins there; both are somebody's guess. Nothing where it cannot
-/// be loaded.
-pub(super) fn prepare_for_children(path: &[u8], stack: u64) -> Option<ExecTemplate> {
-    let is_stack = stack & !PAGE_MASK == 0 && (STACK_TOP - FIRST_STACK..STACK_TOP).contains(&stack);
-    let plan = Some(()).filter(|()| is_stack).and_then(|()| plan_for_children(path))?;
-    let prepared = ExecTemplate::new(&plan, stack);
-    plan.close();
-    prepared
-}
-
-/// Looks anew at the files of a program that children execute; whether they say what they said.
-pub(super) fn revalidate_plan(prepared: &mut ExecTemplate) -> bool {
-    let Some(plan) = plan_for_children(prepared.path()) else { return false };
-    let is_same = prepared.is_of(&plan, prepared.stack());
-    if is_same {
-        prepared.renew(&plan);
-    }
-    plan.close();
-    is_same
-}
-
-fn plan_for_children(path: &[u8]) -> Option<ExecPlan> {
-    let (file, head) = exec_file::open(path, true).ok()?;
-    if !file.is_readable() {
-        file.close();
-        return None;
-    }
-    plan_image((file, head), Vec::new()).ok()
 }
 
 impl ExecPlan {
@@ -485,33 +417,22 @@ fn open_interpreter((file, head): (&ExecFile, &[u8]), name: (u64, u64)) -> Resul
     Ok(Arc::new(ElfFile { file, image }))
 }
 
-/// What becomes of the memory of the old program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OldMemory {
-    /// It goes.
-    Goes,
-    /// It stays mapped, beside the new one.
-    Stays,
-}
-
 /// Everything of the old program goes that the new one does not begin with.
-pub(super) fn forget_old_program(memory: OldMemory) -> Result<()> {
+pub(super) fn forget_old_program() -> Result<()> {
     let process = process();
     futex::release_robust_list(thread());
     super::child_start::tell_what_was_written(process);
     process.with_memory(|space, pages| {
         let next = space.successor();
         let gone = core::mem::replace(space, next);
-        if memory == OldMemory::Goes {
-            let there = gone.frames.all();
-            pages.clear(&there)?;
-            // Those of files are nobody's here, and those that its parent gave it are for the next child.
-            let parent = EnvironmentId(process.parent.load(Relaxed));
-            let is_parents = |page: &u64| exposed::page(PageNumber(*page)).is_some_and(|info| info.owner() == parent);
-            let own = there.iter().filter(|(_, entry)| entry & FROM_FILE == 0);
-            let numbers: Vec<u64> = own.map(|(_, entry)| page_of(*entry)).filter(|page| !is_parents(page)).collect();
-            pages.keep_at_hand(&numbers);
-        }
+        let there = gone.frames.all();
+        pages.clear(&there)?;
+        // Those of files are not this process's, and those that its parent gave it are for the next child.
+        let parent = EnvironmentId(process.parent.load(Relaxed));
+        let is_parents = |page: &u64| exposed::page(PageNumber(*page)).is_some_and(|info| info.owner() == parent);
+        let own = there.iter().filter(|(_, entry)| entry & FROM_FILE == 0);
+        let numbers: Vec<u64> = own.map(|(_, entry)| page_of(*entry)).filter(|page| !is_parents(page)).collect();
+        pages.keep_at_hand(&numbers);
         for node in gone.files() {
             pages.hold_file(node, false);
         }

@@ -1,13 +1,11 @@
 //! Files that a process executes: found, opened and read; and found again without asking anybody.
 //!
 //! Who has one child after the other execute the same program holds its files without need in between (`server::idle`), and knows
-//! from the last time what they say, what they are called and which of their pages programs touch (`prepared`). A child that is to
-//! execute what its parent put beside its memory knows that, too, and so does who executes another program with the interpreter that
-//! its own has; these only ask the server to hold them. Holds always: of
-//! what is found again all that is so still. The server counts what may change any of it (`protocol::PROGRAMS`), and takes
+//! from the last time what they say, what they are called and which of their pages programs touch (`exec_template`). A process that executes
+//! another program with the interpreter of its own knows that interpreter. Both only ask the server to hold them. Invariant: all that is
+//! found again is so still. The server counts what may change any of it (`protocol::PROGRAMS`), and takes
 //! back what is held without need before anybody writes there; where a path leads and who may execute it tells the catalogue.
 
-use super::exec_template::ExecTemplate;
 use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::loader::elf::{HEAD, Image};
@@ -58,16 +56,6 @@ impl ExecFile {
         Handle::from_word(self.opened.node).check(right::READ).is_ok()
     }
 
-    /// Whether nobody can have opened it to be written between one opening of it to be run and another. Who runs it keeps others from that.
-    pub(super) const fn is_unwritten(&self, later: &Self) -> bool {
-        self.generation == later.generation
-    }
-
-    /// The count of what makes programs others for which all this is known.
-    pub(super) const fn generation(&self) -> u64 {
-        self.generation
-    }
-
     /// Whether a path leads to it, it is as it was, and this process may open it, as far as everybody sees that.
     fn is_found(&self, path: &[u8]) -> bool {
         let process = process();
@@ -92,15 +80,10 @@ pub(super) fn open(path: &[u8], runs: bool) -> Result<(ExecFile, Vec<u8>)> {
     Ok(ExecFile::of(found.here(Errno::EACCES)?, path))
 }
 
-/// The files of a program that this process knows, opened again, if a path leads to it and it is as it was: the one that stands beside its
-/// memory, or the one that a child executed last.
+/// The files of the program that a child executed last, opened again, if a path leads to it and it is as it was.
 pub(super) fn revalidate(path: &[u8]) -> Option<Vec<Arc<ElfFile>>> {
-    let process = process();
-    let beside = process.alternate_slots.lock().program().map(ExecTemplate::sources);
-    beside.filter(|known| reopen_all(known, path)).or_else(|| {
-        let executed = process.spawn_cache.lock().program();
-        executed.filter(|known| reopen_all(known, path))
-    })
+    let executed = process().spawn_cache.lock().program();
+    executed.filter(|known| reopen_all(known, path))
 }
 
 /// The interpreter that this process's own program has, opened once more, if a path leads to it and it is as it was.

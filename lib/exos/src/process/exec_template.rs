@@ -74,36 +74,14 @@ impl ExecTemplate {
         self.stack == stack && self.sources.len() == count && self.sources.iter().zip(plan.files()).all(is_same)
     }
 
-    /// Whether nobody can have written the files of a plan that says the same, since they were opened for this.
-    pub(super) fn is_unwritten(&self, plan: &ExecPlan) -> bool {
-        self.sources.iter().zip(plan.files()).all(|(known, planned)| known.file.is_unwritten(&planned.file))
-    }
-
     /// The files of a plan that says the same are looked at anew.
     pub(super) fn renew(&mut self, plan: &ExecPlan) {
         self.sources.iter_mut().zip(plan.files()).for_each(|(known, planned)| known.clone_from(planned));
     }
 
-    /// The generation of programs for which what is known of its files is so (`habit::Editions`).
-    pub(super) fn edition_of_files(&self) -> u64 {
-        let mut generations = self.sources.iter().map(|source| source.file.generation());
-        let first = generations.next().unwrap_or(0);
-        if generations.all(|other| other == first) { first } else { 0 }
-    }
-
-    /// The path of the program, if it is known.
-    pub(super) fn path(&self) -> &[u8] {
-        self.sources.first().map_or(&[], |program| &program.file.absolute)
-    }
-
     /// What it was made of.
     pub(super) fn sources(&self) -> Vec<Arc<ElfFile>> {
         self.sources.clone()
-    }
-
-    /// Whether it is the file that this path leads to.
-    pub fn is_called(&self, path: &[u8]) -> bool {
-        self.sources.first().is_some_and(|program| *program.file.absolute == *path)
     }
 
     /// How many pages of its own it begins with.
@@ -114,11 +92,6 @@ impl ExecTemplate {
     /// What each of these begins as; no page: zeros.
     pub fn begins_as(&self) -> impl Iterator<Item = PageNumber> {
         self.own.iter().map(|(_, page)| page.unwrap_or(PageNumber::NONE))
-    }
-
-    /// Those of its own pages that begin as a page of a file: that page, and the address.
-    pub fn copies(&self) -> Vec<(u64, u64)> {
-        self.own.iter().filter_map(|(address, page)| Some((page.as_ref()?.0, *address))).collect()
     }
 
     /// Gives it these pages, as many as it needs. Where they are others than before it is another generation; `generations` there were.

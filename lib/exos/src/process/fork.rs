@@ -107,9 +107,7 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
     let mut ready = nursery.prepare()?;
     let filled = fill(&mut ready, &mut nursery, context, options);
     nursery.is_busy = false;
-    if let Some(inherited) = nursery.inherited.take() {
-        ready.reclaim_premapped(inherited.premapped);
-    }
+    nursery.inherited = None;
     match filled {
         Ok(copies) => adopt(ready, &nursery, copies),
         Err(error) => {
@@ -138,8 +136,6 @@ fn fill(
         inherited.window = Some((place, files.adopt_with_window(ready.made.number, ready.shown_at(place), &mapped)?));
         drop(files);
         inherited.set_memory(program_of_child(ready, nursery));
-    } else {
-        inherited.premapped = ready.lend_beside();
     }
     let copies = copy(ready, nursery, inherited)?;
     introduce(ready);

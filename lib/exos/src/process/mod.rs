@@ -22,7 +22,6 @@ pub mod environment;
 pub mod exec;
 #[cfg(target_os = "none")]
 mod exec_file;
-pub mod exec_predictor;
 pub mod exec_state;
 #[cfg(target_os = "none")]
 mod exec_template;
@@ -48,7 +47,6 @@ pub mod nice_share;
 pub mod oom;
 pub mod prctl_state;
 #[cfg(target_os = "none")]
-mod premapped_image;
 #[cfg(target_os = "none")]
 pub mod priority;
 #[cfg(target_os = "none")]

@@ -19,7 +19,6 @@ use crate::process::exported_pages::ExportedPages;
 use crate::process::fs_context::FsContext;
 use crate::process::futex::Futexes;
 use crate::process::prctl_state::Attributes;
-use crate::process::premapped_image::AlternateSlots;
 use crate::process::rlimits::Rlimits;
 use crate::process::rusage::Rusage;
 use crate::process::spawn_cache::SpawnCache;
@@ -138,8 +137,6 @@ pub struct Process {
     pub exported: Lock<ExportedPages>,
     /// Pages that held the copies of ExOS's data for children that are gone, for the next child.
     pub heap_pages: Lock<Vec<PageNumber>>,
-    /// What stands beside its memory: see `process::beside`.
-    pub alternate_slots: Lock<AlternateSlots>,
     /// What others may tell it.
     pub mailbox: Lock<Mailbox>,
     /// What lies in it.

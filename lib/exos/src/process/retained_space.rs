@@ -2,11 +2,10 @@
 //!
 //! Windows, ExOS's own data and the program of the next child are mapped as those of the last one were, but for a few pages.
 //! Tables of which the child has set entries are looked through; where it has linked some at other places than below those that map
-//! pages together, all go but the one that the area lies in. A program may stand beside (`beside`). Holds always, of an environment in which nobody runs any more, after [`Kept::mend`]
-//! or [`Kept::clean`]: the tables map what stands here, and the kernel's area, and nothing else.
+//! pages together, all go but the one that the area lies in.
+//! Invariant, of an environment whose child is gone, after [`RetainedSpace::repair`] or [`RetainedSpace::reset`]: the tables map what is
+//! recorded here, and the kernel's area, and nothing else.
 
-use super::exec_template::ExecTemplate;
-use super::premapped_image::PremappedImage;
 use crate::address_map::{AREA_PRIVATE_PAGES, PAGE_MASK, PAGE_SIZE};
 use crate::errno::{Errno, Result};
 use crate::hw::current::process;
@@ -15,12 +14,10 @@ use crate::hw::mapping::{Mapping, Mappings};
 use crate::hw::page_tables::{PageTables, TableEditor, link_common};
 use crate::vm::map_diff::difference;
 use crate::vm::page_record::PageRecord;
-use crate::vm::root_scan::RootState;
 use crate::vm::table_scan;
 use abi::limits::MAP_ROWS;
-use abi::memory_map::{LIBRARY_BASE, TOP_LEVEL_SLOT};
+use abi::memory_map::LIBRARY_BASE;
 use abi::page_table::{MapRow, PAGE};
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 use runtime::address_space::AddressSpace;
@@ -48,8 +45,6 @@ pub struct RetainedSpace {
     generation: u64,
     /// The same of a copy of its maker's memory, all of which is there.
     copy: Option<Copy>,
-    /// The program that stands beside.
-    premapped: Option<Box<PremappedImage>>,
     /// Whether the image is linked.
     has_image: bool,
     /// Whether the program's tables are its parent's.
@@ -125,14 +120,9 @@ impl RetainedSpace {
         Self { way: tables.map(|(page, _)| page).collect(), ..Self::default() }
     }
 
-    /// How many tables there are for a program, and pages for the one that stands beside.
+    /// How many tables there are for a program.
     pub fn pages(&self) -> usize {
-        self.tables.pages().chain(self.pages_beside()).count()
-    }
-
-    /// Tables and own pages of the program that stands beside.
-    fn pages_beside(&self) -> impl Iterator<Item = PageNumber> {
-        self.premapped.iter().flat_map(|beside| beside.tables().pages().chain(beside.own().iter().copied()))
+        self.tables.pages().count()
     }
 
     /// How often pages for ExOS's data are mapped here.
@@ -288,48 +278,42 @@ impl RetainedSpace {
 
     /// Notes what the tables are like, before anybody runs there.
     pub fn note(&mut self) {
-        let Self { way, tables, premapped: beside, edits: noted, .. } = self;
+        let Self { way, tables, edits: noted, .. } = self;
         noted.clear();
         // One after the other: a loop over all of them in a row takes three times as long.
         let mut note = |table: PageNumber| noted.push((table, edits(table)));
         way.iter().copied().for_each(&mut note);
         tables.pages().for_each(&mut note);
-        beside.iter().for_each(|beside| beside.tables().pages().for_each(&mut note));
     }
 
     /// It is not to be used again: only what shows of it here is still known.
     pub fn forget(&mut self) {
-        let (views, beside) = (core::mem::take(&mut self.views), self.premapped.take());
-        *self = Self { views, premapped: beside, ..Self::default() };
+        *self = Self { views: core::mem::take(&mut self.views), ..Self::default() };
     }
 
     /// Whether there are windows onto it.
     pub const fn shows_here(&self) -> bool {
-        !self.views.is_empty() || self.premapped.is_some()
+        !self.views.is_empty()
     }
 
     /// Closes the windows onto it, when the environment is gone.
     pub fn close(&mut self, windows: &mut Mappings) {
         self.views.drain(..).for_each(|view| windows.close(&view));
-        self.premapped.take().into_iter().for_each(|beside| drop(beside.close(windows)));
     }
 
     /// What is to be done with what a child leaves that has `executed` a program by itself, if it has. Until it is gone for good this may
     /// change.
-    pub fn remedy(&mut self, editor: &TableEditor, executed: bool) -> Cleanup {
-        let Some(edited) = self.dirty_tables(editor) else { return Cleanup::Clean };
-        let is_moved = edited.contains(&editor.root);
-        match executed {
-            false if is_moved => Cleanup::Clean,
-            true if !is_moved || self.places(editor).map_or(true, |places| places == RootState::Made) => Cleanup::Clean,
-            _ if edited.iter().all(|table| level(*table) == 1) => Cleanup::Mend,
-            _ => Cleanup::MendEarly,
+    pub fn remedy(&self, executed: bool) -> Cleanup {
+        match self.dirty_tables() {
+            Some(edited) if !executed && edited.iter().all(|table| level(*table) == 1) => Cleanup::Mend,
+            Some(_) if !executed => Cleanup::MendEarly,
+            _ => Cleanup::Clean,
         }
     }
 
     /// The tables of which somebody has set an entry since. Nothing where it is one in whose place only the same tables may be linked,
     /// or some are not this environment's own.
-    fn dirty_tables(&self, editor: &TableEditor) -> Option<Vec<PageNumber>> {
+    fn dirty_tables(&self) -> Option<Vec<PageNumber>> {
         if self.is_shared {
             return None;
         }
@@ -339,7 +323,7 @@ impl RetainedSpace {
                 let may_be = match level(*table) {
                     1 => true,
                     2 => !self.way.contains(table),
-                    _ => *table == editor.root && self.premapped.is_some(),
+                    _ => false,
                 };
                 edited.push(Some(*table).filter(|_| may_be)?);
             }
@@ -347,80 +331,13 @@ impl RetainedSpace {
         Some(edited)
     }
 
-    /// Where the program beside and the memory are found.
-    fn places(&mut self, editor: &TableEditor) -> Result<RootState> {
-        let root = self.view(editor, editor.root)?;
-        let beside = self.premapped.as_ref().ok_or(Errno::EFAULT)?;
-        let area = self.way.iter().copied().find(|table| level(*table) == 3);
-        let image = self.has_image.then(|| process().image_table);
-        let others = [(layout::AREA & !(TOP_LEVEL_SLOT - 1), area), (LIBRARY_BASE, image)];
-        beside.find((root.words(), used(editor.root)), self.tables.only(), &others).ok_or(Errno::EFAULT)
-    }
-
-    /// Puts a program beside, where none is mapped.
-    ///
-    /// # Errors
-    /// The kernel's refusals; then it is not known what is mapped.
-    pub fn put_beside(
-        &mut self,
-        editor: &TableEditor,
-        spare: &mut Vec<PageNumber>,
-        program: ExecTemplate,
-    ) -> Result<()> {
-        self.premapped.insert(Box::new(PremappedImage::new(program, editor)?)).put(editor, spare)
-    }
-
-    /// Fills the pages of the program that stands beside: nobody runs there any more.
-    ///
-    /// # Errors
-    /// `EBUSY` where they are not what they were, or somebody has one of them.
-    pub fn fill_beside(&mut self, editor: &TableEditor) -> Result<()> {
-        self.premapped.iter_mut().try_for_each(|beside| beside.fill(editor))
-    }
-
-    /// Whether a program stands beside.
-    pub const fn has_beside(&self) -> bool {
-        self.premapped.is_some()
-    }
-
-    /// That program.
-    pub fn prepared_beside(&mut self) -> Option<&mut ExecTemplate> {
-        self.premapped.as_mut().map(|beside| beside.prepared_mut())
-    }
-
-    /// The program that stands beside, lent to whoever is to find it in its copy of the heap.
-    pub fn lend_beside(&mut self) -> Option<Box<PremappedImage>> {
-        self.premapped.take()
-    }
-
-    /// It is back.
-    pub fn reclaim_premapped(&mut self, beside: Option<Box<PremappedImage>>) {
-        self.premapped = beside;
-    }
-
-    /// Takes the program out that stands beside. The result is its pages.
-    ///
-    /// # Errors
-    /// The kernel's refusals.
-    pub fn drop_beside(&mut self, editor: &TableEditor, windows: &mut Mappings) -> Result<Vec<PageNumber>> {
-        let Some(beside) = self.premapped.take() else { return Ok(Vec::new()) };
-        self.look_away(windows);
-        let tables = beside.remove(editor);
-        let own = beside.close(windows);
-        Ok(tables?.into_iter().map(PageNumber).chain(own).collect())
-    }
-
     /// Takes out of tables that were edited, all others being as they were, what was not put there.
     ///
     /// # Errors
     /// `EFAULT` where that cannot be; the kernel's refusals.
     pub fn repair(&mut self, editor: &TableEditor) -> Result<Reclaimed> {
-        let edited = self.dirty_tables(editor).ok_or(Errno::EFAULT)?;
+        let edited = self.dirty_tables().ok_or(Errno::EFAULT)?;
         let mut gone = Reclaimed::default();
-        let is_moved = edited.contains(&editor.root);
-        if is_moved {
-            self.change_back(editor, &edited, &mut gone)?;
-        }
         for table in edited {
             match self.tables.base_of(table) {
                 Some(base) if level(table) == 1 => self.mend_program(editor, (table, base), &mut gone.pages)?,
@@ -429,47 +346,10 @@ impl RetainedSpace {
                     self.tables.unlink_others(editor, base, view.words(), used(table))?;
                 }
                 None if self.way.contains(&table) && level(table) == 1 => self.mend_area(editor, table)?,
-                // The root, the program's beside, or of memory that is gone: that is done.
-                None if is_moved => {}
                 None => return Err(Errno::EFAULT),
             }
         }
         Ok(gone)
-    }
-
-    /// The child has gone on with the program beside: this is put back, as it was, and the memory that it had before.
-    fn change_back(&mut self, editor: &TableEditor, edited: &[PageNumber], gone: &mut Reclaimed) -> Result<()> {
-        let places = self.places(editor)?;
-        let mut beside = self.premapped.take().ok_or(Errno::EFAULT)?;
-        let outcome = self.put_back(editor, (&mut beside, places), edited);
-        self.premapped = Some(beside);
-        outcome?;
-        if places == RootState::Alone {
-            gone.pages = self.program.drain(..).map(|row| page(&row)).collect();
-            gone.tables = core::mem::take(&mut self.tables).pages().collect();
-            (self.generation, self.copy) = (0, None);
-            self.look_away(&mut process().mappings.lock());
-        }
-        Ok(())
-    }
-
-    fn put_back(
-        &mut self,
-        editor: &TableEditor,
-        (beside, places): (&mut PremappedImage, RootState),
-        edited: &[PageNumber],
-    ) -> Result<()> {
-        if places == RootState::Made {
-            return Err(Errno::EFAULT);
-        }
-        for table in edited {
-            if beside.tables().place_of(*table).is_some() {
-                let view = self.view(editor, *table)?;
-                beside.clean(editor, *table, view.words(), used(*table))?;
-            }
-        }
-        beside.map_again(editor)?;
-        beside.put_back(editor, places, self.tables.only())
     }
 
     /// Everything but the table that the area lies in is gone: takes out of it what was not put there.
@@ -481,11 +361,7 @@ impl RetainedSpace {
         (self.program, self.generation, self.copy) = (Vec::new(), 0, None);
         let mut windows = process().mappings.lock();
         self.look_away(&mut windows);
-        let mut tables: Vec<PageNumber> = core::mem::take(&mut self.tables).pages().collect();
-        for beside in self.premapped.take() {
-            tables.extend(beside.tables().pages());
-            tables.extend(beside.close(&mut windows));
-        }
+        let tables: Vec<PageNumber> = core::mem::take(&mut self.tables).pages().collect();
         drop(windows);
         let leaf = self.way.iter().copied().find(|table| level(*table) == 1).ok_or(Errno::EFAULT)?;
         let is_near = |row: &MapRow| row.address & !(table_scan::SPAN - 1) == NEAR;

@@ -8,7 +8,7 @@
 
 use super::children::{STATUS_WORD, public};
 use super::credentials::Program;
-use super::exec::{ExecRequest, OldMemory, forget_old_program};
+use super::exec::{ExecRequest, forget_old_program};
 use super::exec_file::ExecFile;
 use super::exec_state::ExecState;
 use super::exit_status::{Change, DESTROYED, Status};
@@ -171,7 +171,7 @@ fn proxy_exit(process: &'static Process, successor: EnvironmentId) -> ! {
         description.close();
     }
     // What cannot be given back goes with the environment.
-    let _ = forget_old_program(OldMemory::Goes);
+    let _ = forget_old_program();
     process.with_memory(|_, pages| pages.give_up_at_hand());
     crate::budget::give_back();
     pass_on_until_end(process, &window, successor);

@@ -10,7 +10,6 @@ use super::child_start::{self, ChildMemory};
 use super::children::public;
 use super::environment::{self, BORROWED_SLOT, EnvironmentBuilder, EnvironmentRef, GUARD, StartInfo, give_keys};
 use super::exec_template::ExecTemplate;
-use super::premapped_image::PremappedImage;
 use super::reclaim::still_present;
 use super::retained_space::{self, Cleanup, Reclaimed, RetainedSpace, SharedMappings};
 use super::spawn_cache::SpawnCache;
@@ -208,7 +207,6 @@ impl SpareEnvironment {
     /// Takes everything out of its address space that was put there.
     pub(super) fn clear(&mut self) {
         let _ = self.drop_program(&mut process().mappings.lock());
-        self.drop_beside();
         let _ = self.map_memory(Some(SharedMappings::default()), Vec::new(), core::iter::empty());
     }
 
@@ -220,35 +218,6 @@ impl SpareEnvironment {
         self.drop_program(windows)?;
         self.parts.retained.share();
         tables.link_into(&self.editor())
-    }
-
-    /// Takes out what stands beside its memory.
-    pub(super) fn drop_beside(&mut self) {
-        let pages = self.parts.retained.drop_beside(&self.editor(), &mut process().mappings.lock());
-        self.parts.spare[0].extend(pages.into_iter().flatten());
-    }
-
-    /// Lends the program that stands beside its memory to what its child finds.
-    pub fn lend_beside(&mut self) -> Option<Box<PremappedImage>> {
-        self.parts.retained.lend_beside()
-    }
-
-    /// It is back.
-    pub fn reclaim_premapped(&mut self, beside: Option<Box<PremappedImage>>) {
-        self.parts.retained.reclaim_premapped(beside);
-    }
-
-    /// Puts the program beside that a child executed by itself, if it can be; the stack of it began there. Who has threads does not rest,
-    /// and would keep it for long.
-    #[cold]
-    pub(super) fn put_beside(&mut self, (path, stack): (&[u8], u64)) -> Result<()> {
-        if process().has_threads.load(Relaxed) {
-            return Ok(());
-        }
-        let Some(program) = super::exec::prepare_for_children(path, stack) else { return Ok(()) };
-        let editor = self.editor();
-        let EnvironmentParts { retained: kept, spare, .. } = &mut *self.parts;
-        kept.put_beside(&editor, &mut spare[0], program)
     }
 
     /// Notes what is in its address space, before it begins.
@@ -280,8 +249,8 @@ impl SpareEnvironment {
     fn renew_left(&mut self, nursery: &mut SpawnCache, executed: bool) -> Result<Recycled> {
         let beginning = nursery.beginning()?;
         let editor = self.editor();
-        // Of a program that the child mapped itself there is nothing to keep, unless it stood beside its memory.
-        let remedy = self.parts.retained.remedy(&editor, executed && !self.is_prepared());
+        // Of a program that the child mapped itself there is nothing to keep.
+        let remedy = self.parts.retained.remedy(executed && !self.is_prepared());
         let (mut keeps, mut gone) = (remedy != Cleanup::Clean, Reclaimed::default());
         if remedy == Cleanup::MendEarly {
             keeps = self.parts.retained.repair(&editor).map(|early| gone = early).is_ok();
@@ -300,7 +269,7 @@ impl SpareEnvironment {
         let editor = self.editor();
         // All is still there: the old one may have run on another CPU until it was renewed.
         let late = if keeps { self.parts.retained.repair(&editor) } else { self.parts.retained.reset(&editor) };
-        let filled = late.and_then(|late| self.parts.retained.fill_beside(&editor).map(|()| gone.add(late)));
+        let cleaned = late.map(|late| gone.add(late));
         self.parts.given[0].append(&mut gone.tables);
         self.take_given(nursery, keeps.then_some(&*gone.pages));
         // What stands there goes word by word: the session may be looking.
@@ -308,7 +277,7 @@ impl SpareEnvironment {
         public::TELLING.into_iter().for_each(|words| self.public.clear(words));
         PendingSignals::new(&self.public.words()[PAGE_WORDS..]).clear();
         mark(&self.public);
-        filled
+        cleaned
     }
 
     /// The last step: there is nothing else.

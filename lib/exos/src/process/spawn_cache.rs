@@ -7,9 +7,8 @@
 use super::child_start::ForkState;
 use super::children::Child;
 use super::environment::{area_words, write_words};
-use super::exec::{ExecRequest, revalidate_plan};
+use super::exec::ExecRequest;
 use super::exec_file::ElfFile;
-use super::exec_predictor::{ExecPredictor, GenerationTracker};
 use super::exec_template::ExecTemplate;
 use super::process_record::{Process, state};
 use super::reclaim::still_present;
@@ -20,7 +19,6 @@ use crate::hw::current::{process, thread};
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::hw::page_tables::PageTables;
 use crate::process_table;
-use crate::server::client;
 use abi::budget::Resource;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -49,14 +47,10 @@ pub struct SpawnCache {
     generations: u64,
     /// A window onto pages that the next child is likely to begin with: copies of its program's, then of ExOS's own data.
     through: Option<Mapping>,
-    /// What its children executed by themselves.
-    predictor: ExecPredictor,
     /// A page with the words that an environment begins with that is renewed.
     beginning: Option<PageNumber>,
     /// The first child, which is gone: it is made ready when there is to be a second one. Many processes have one child and end.
     first: Option<Box<Child>>,
-    /// What is known of the programs that children execute.
-    pub(super) known: GenerationTracker,
 }
 
 impl SpawnCache {
@@ -176,32 +170,15 @@ impl Process {
     pub fn retain_parts(&self, child: Child, copies: &[PageNumber]) {
         let (can_keep, executed) = (self.can_keep(&child), child.has_executed());
         let is_prepared = child.parts.as_ref().is_some_and(|room| room.is_prepared());
-        let program = child.program().filter(|_| !is_prepared);
-        let is_beside = executed && !is_prepared;
         let mut old = child.into_ready();
         let mut nursery = self.spawn_cache.lock();
-        let (is_second, had_beside) = (old.parts.is_renewed, old.parts.retained.has_beside());
-        nursery.known.note(client::program_generation());
+        let is_second = old.parts.is_renewed;
         if !can_keep || nursery.spare.is_some() {
             drop(nursery);
             return old.bury();
         }
         if old.begin_again(&mut nursery, executed).is_err() {
             nursery.unmap_pages();
-            return old.bury();
-        }
-        let (habit, in_vain) = (&mut nursery.predictor, had_beside && !old.parts.retained.has_beside());
-        let program = program.filter(|(path, _)| habit.note(path, in_vain));
-        let beside = old.parts.retained.prepared_beside();
-        let beside = beside.filter(|known| nursery.known.is_old(known.edition_of_files()));
-        if beside.is_some_and(|known| !revalidate_plan(known)) {
-            old.drop_beside();
-        }
-        let program = program.filter(|_| is_second && !old.parts.retained.has_beside());
-        if had_beside && nursery.predictor.note_use(is_beside) {
-            old.drop_beside();
-        }
-        if program.is_some_and(|(path, stack)| old.put_beside((&path, stack)).is_err()) {
             return old.bury();
         }
         // Who makes a second child makes a third.
@@ -271,7 +248,6 @@ impl Process {
         }
         if self.children.lock().all.is_empty() {
             self.give_up_spare();
-            self.forget_memory_before();
         }
         self.reclaim_first();
         if self.heap_pages.lock().is_empty() {

@@ -10,7 +10,6 @@ pub mod map_diff;
 pub mod mlock;
 pub mod mremap;
 pub mod page_record;
-pub mod root_scan;
 pub mod table_scan;
 mod truncate;
 pub mod vma;
