@@ -1,3 +1,0 @@
-//! Hardware-protected extensions. Comes with the Palladium issue.
-
-#![no_std]
