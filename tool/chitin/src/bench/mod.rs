@@ -1,6 +1,7 @@
 //! `./chitin bench`: Chitin side by side with a stock Debian kernel on the
 //! same machine. Costs are counted in instructions; wall time stands beside.
 
+mod accepted;
 mod boot;
 mod catalogue;
 mod compare;
@@ -32,6 +33,7 @@ use crate::scratch;
 use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
 
+use accepted::Accepted;
 use boot::{Ground, System};
 use catalogue::{Catalogue, Program, Side, Table};
 use page::Run;
@@ -47,7 +49,7 @@ pub struct Options {
     /// One line of JSON for each figure instead of tables
     #[arg(long)]
     json: bool,
-    /// Tell what moved since the run that was kept last
+    /// Tell what moved since the run that was kept last; fail where a row got worse by 3% (bench/accepted.toml)
     #[arg(long)]
     compare: bool,
     /// Keep this run in bench/results, and bring pictures and doc/benchmarks.md up to date
@@ -66,7 +68,8 @@ pub struct Options {
     names: Vec<String>,
 }
 
-/// Measures what `options` choose; success means that every program came to its end.
+/// Measures what `options` choose; success means that every program came to its end, and that no compared row got
+/// worse.
 ///
 /// # Errors
 /// When it cannot be begun, or the counting clock is off.
@@ -84,14 +87,15 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let run =
         Run { catalogue: &catalogue, results: &results, origin: &origin, symbols: &|program| ground.symbols(program) };
     let interrupted = ground.interruption.signal();
-    show(workspace, &Options { keep: options.keep && interrupted.is_none(), ..options.clone() }, &tables, &run)?;
+    let keep = options.keep && interrupted.is_none();
+    let worse = show(workspace, &Options { keep, ..options.clone() }, &tables, &run)?;
     if let Some(signal) = interrupted {
         const TOLD: &str = "interrupted: only what was measured until then is told, and nothing kept";
         return Err(Failure::with_status(128 + signal as u8, TOLD));
     }
     let broken: BTreeSet<String> = results.measured.iter().filter_map(complaint).collect();
-    broken.iter().for_each(|line| answer::remark(format_args!("chitin: {line}\n")));
-    Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    broken.iter().chain(&worse).for_each(|line| answer::remark(format_args!("chitin: {line}\n")));
+    Ok(if broken.is_empty() && worse.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn complaint(measured: &Measured) -> Option<String> {
@@ -99,7 +103,8 @@ fn complaint(measured: &Measured) -> Option<String> {
     report.broken.as_ref().map(|why| format!("{} on {system:?} is partial: {why}", report.program))
 }
 
-fn show(workspace: &Workspace, options: &Options, tables: &[&Table], run: &Run<'_>) -> Result<()> {
+/// Shows and keeps what was measured. The result is the rows that got worse, where they were to be compared.
+fn show(workspace: &Workspace, options: &Options, tables: &[&Table], run: &Run<'_>) -> Result<Vec<String>> {
     let lines = record::lines(run.results, run.origin);
     if options.json {
         answer::print(&record::render(&lines)?)?;
@@ -111,12 +116,7 @@ fn show(workspace: &Workspace, options: &Options, tables: &[&Table], run: &Run<'
         let rows = tables.iter().flat_map(|table| &table.row);
         answer::print(&rows.map(|row| page::profile(row, run, lines)).collect::<String>())?;
     }
-    if options.compare {
-        match record::last(workspace)? {
-            None => answer::print("no run was kept yet: ./chitin bench --keep\n")?,
-            Some(before) => answer::print(&format!("{}\n", compare::told(&before, &lines)))?,
-        }
-    }
+    let worse = if options.compare { compare(workspace, &lines)? } else { Vec::new() };
     if options.keep {
         let file = record::keep(workspace, &lines, run.origin)?;
         page::write(workspace, run)?;
@@ -125,7 +125,18 @@ fn show(workspace: &Workspace, options: &Options, tables: &[&Table], run: &Run<'
             file.strip_prefix(workspace.root()).unwrap_or(&file).display()
         ));
     }
-    Ok(())
+    Ok(worse)
+}
+
+/// Tells what moved since the last kept run. The result is the rows that got worse.
+fn compare(workspace: &Workspace, now: &[record::Line]) -> Result<Vec<String>> {
+    let accepted = Accepted::read(workspace)?;
+    let Some(before) = record::last(workspace)? else {
+        answer::print("no run was kept yet: ./chitin bench --keep\n")?;
+        return Ok(Vec::new());
+    };
+    answer::print(&format!("{}\n", compare::told(&before, now)))?;
+    Ok(accepted.regressions(&before, now))
 }
 
 /// Builds and fetches what is measured. A peer that cannot be fetched is told of in its columns; the rest goes on.
