@@ -25,6 +25,7 @@ mod kernel_interface;
 mod kernel_trace;
 mod kvm;
 mod linux_compatibility;
+mod memory_map;
 mod metadata;
 mod package;
 mod progress;

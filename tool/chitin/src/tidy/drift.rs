@@ -1,6 +1,6 @@
 //! Rule: the pages that are made from data say what the data say.
 
-use crate::{kernel_interface, linux_compatibility};
+use crate::{kernel_interface, linux_compatibility, memory_map};
 
 use super::tree::Tree;
 use super::{Finding, Subject};
@@ -9,6 +9,7 @@ pub fn check(subject: &Subject) -> Vec<Finding> {
     let pages = [
         (kernel_interface::FILE, kernel_interface::render(), "the table of system calls says"),
         (linux_compatibility::FILE, compatibility(&subject.tree), "the parity tests say"),
+        (memory_map::FILE, memory_map(&subject.tree), "the constants say"),
     ];
     pages.into_iter().filter_map(|(path, right, source)| finding(subject, path, &right, source)).collect()
 }
@@ -16,6 +17,11 @@ pub fn check(subject: &Subject) -> Vec<Finding> {
 /// The page on compatibility, as the checkout has it.
 pub fn compatibility(tree: &Tree) -> String {
     linux_compatibility::render(tree.files.iter().map(|file| (file.path.as_str(), file.source.as_str())))
+}
+
+/// The memory map, as the checkout has it.
+pub fn memory_map(tree: &Tree) -> String {
+    memory_map::render(tree.files.iter().map(|file| (file.path.as_str(), file.source.as_str())))
 }
 
 fn finding(subject: &Subject, path: &str, right: &str, source: &str) -> Option<Finding> {
@@ -38,9 +44,11 @@ mod tests {
         let found = |files| check(&Subject::planted(files)).len();
         let other = linux_compatibility::render(std::iter::empty());
         let other = (linux_compatibility::FILE, other.as_str());
-        assert_eq!(found(vec![(kernel_interface::FILE, right.as_str()), other]), 0);
-        assert_eq!(found(vec![(kernel_interface::FILE, wrong.as_str()), other]), 1);
-        assert_eq!(found(vec![(kernel_interface::FILE, right.as_str())]), 1);
-        assert_eq!(found(vec![other]), 1);
+        let map = memory_map::render(std::iter::empty());
+        let map = (memory_map::FILE, map.as_str());
+        assert_eq!(found(vec![(kernel_interface::FILE, right.as_str()), other, map]), 0);
+        assert_eq!(found(vec![(kernel_interface::FILE, wrong.as_str()), other, map]), 1);
+        assert_eq!(found(vec![(kernel_interface::FILE, right.as_str())]), 2);
+        assert_eq!(found(vec![other, map]), 1);
     }
 }

@@ -29,7 +29,7 @@ use crate::failure::{Context, Result};
 use crate::metadata::Metadata;
 use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
-use crate::{kernel_interface, linux_compatibility};
+use crate::{kernel_interface, linux_compatibility, memory_map};
 
 use exceptions::Exceptions;
 use tree::Tree;
@@ -111,6 +111,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
         let tree = Tree::read(workspace.root())?;
         let text = drift::compatibility(&tree);
         std::fs::write(page, text).context(linux_compatibility::FILE)?;
+        std::fs::write(workspace.root().join(memory_map::FILE), drift::memory_map(&tree)).context(memory_map::FILE)?;
         plain_words::write(&tree)?;
     }
     let subject = read(workspace)?;
