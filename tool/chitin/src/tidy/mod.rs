@@ -4,6 +4,7 @@
 mod dependencies;
 mod drift;
 mod exceptions;
+mod exos_layers;
 mod faults;
 mod headers;
 mod layering;
@@ -72,8 +73,9 @@ pub struct Subject {
 pub type Rule = (&'static str, fn(&Subject) -> Vec<Finding>);
 
 /// Every rule, in the order in which they are reported.
-pub const RULES: [Rule; 12] = [
+pub const RULES: [Rule; 13] = [
     ("layering", layering::check),
+    ("exos-layers", exos_layers::check),
     ("dependencies", dependencies::check),
     ("licences", licences::check),
     ("manifests", manifests::check),
@@ -112,6 +114,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
         let text = drift::compatibility(&tree);
         std::fs::write(page, text).context(linux_compatibility::FILE)?;
         std::fs::write(workspace.root().join(memory_map::FILE), drift::memory_map(&tree)).context(memory_map::FILE)?;
+        exos_layers::write(&tree)?;
         plain_words::write(&tree)?;
     }
     let subject = read(workspace)?;
