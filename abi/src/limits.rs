@@ -53,7 +53,7 @@ pub const FILTER_SHAPES: usize = 256;
 /// Receive slots of a packet ring, at least.
 pub const RECEIVE_SLOTS_LEAST: u64 = 8;
 /// Receive slots of a packet ring, at most.
-pub const RECEIVE_SLOTS: u64 = 240;
+pub const RECEIVE_SLOTS: u64 = 160;
 /// Send slots of a packet ring, at most.
 pub const SEND_SLOTS: u64 = 64;
 /// Bytes of the header of a frame to be sent, at least.

@@ -169,6 +169,7 @@ pub(crate) const fn of_row(row: u64) -> u32 {
         number::device_submit => units(16_000),
         number::device_bind => units(500),
         number::page_become => units(16_000),
+        number::filter_remove | number::filter_direct | number::network_open | number::packet_send => units(500),
         number::filter_insert => units(4_000),
         number::access_list_set | number::page_free | number::region_swap => units(500),
         number::region_name | number::key_drop => units(500),

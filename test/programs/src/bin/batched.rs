@@ -112,7 +112,7 @@ fn same(name: &str, number: u64, arguments: &[u64]) -> Outcome {
 }
 
 /// The rows that copy, each with as many bytes as it takes.
-fn copies(region: PageNumber) -> [(&'static str, BatchRow); 9] {
+fn copies(region: PageNumber) -> [(&'static str, BatchRow); 15] {
     let header = Header { kind: Kind::Log as u8, length: PAYLOAD as u32 }.to_bytes();
     FRAME[0].store(u64::from_le_bytes(header), SeqCst);
     [
@@ -122,6 +122,13 @@ fn copies(region: PageNumber) -> [(&'static str, BatchRow); 9] {
         ("channel_receive", row(number::channel_receive, &[KEY, buffer(), (HEADER + PAYLOAD) as u64])),
         ("device_bind", row(number::device_bind, &[KEY, u64::MAX, 0, 0, 0])),
         ("device_submit", row(number::device_submit, &[KEY, u64::MAX, 0, buffer(), 1])),
+        // The machine has no network: what these take where there is one the guest `packets-counted` holds to the bound.
+        ("page_become", row(number::page_become, &[KEY, 0, abi::page::PageKind::PacketRing as u64, buffer()])),
+        ("network_open", row(number::network_open, &[KEY, 0, 1])),
+        ("filter_insert", row(number::filter_insert, &[KEY, buffer()])),
+        ("filter_remove", row(number::filter_remove, &[KEY, 1])),
+        ("filter_direct", row(number::filter_direct, &[KEY, 1, KEY, u64::MAX])),
+        ("packet_send", row(number::packet_send, &[KEY, 0, 0, 1])),
         ("region_read", row(number::region_read, &[KEY, region.0, 0, buffer(), REGION_BYTES as u64])),
         ("region_write", row(number::region_write, &[KEY, region.0, 0, buffer(), REGION_BYTES as u64])),
         ("region_swap", row(number::region_swap, &[KEY, region.0, 0, 1, 2])),

@@ -140,10 +140,10 @@ pub(crate) fn fault_153_rows_of_packets_64_to_a_batch(_: &World) -> Outcome {
         while ring.take().is_some() {}
     }
     // The largest ring there is, whose pages nobody maps.
-    let mut pages = alloc::vec![PageNumber::NONE; 130];
+    let mut pages = alloc::vec![PageNumber::NONE; 90];
     granted!(Allocator::own().allocate_many(&mut pages));
     let numbers: Vec<u64> = pages[1..].iter().map(|page| page.0).collect();
-    granted!(become_ring(KEY, pages[0], (240, 64), &numbers));
+    granted!(become_ring(KEY, pages[0], (160, 64), &numbers));
     granted!(free_ring(pages[0]));
     for page in &pages[1..] {
         granted!(syscall::page_free(KEY, *page));

@@ -345,7 +345,7 @@ pub(crate) fn rings_that_make_no_sense(_: &World) -> Outcome {
         numbers[index] = page.0;
         become_ring(KEY, object, (8, 8), &numbers)
     };
-    for slots in [(6, 8), (9, 8), (242, 8), (8, 4), (8, 72), (u64::MAX - 1, 8), (8, u64::MAX - 7)] {
+    for slots in [(6, 8), (9, 8), (162, 8), (8, 4), (8, 72), (u64::MAX - 1, 8), (8, u64::MAX - 7)] {
         refused!(become_ring(KEY, object, slots, &numbers), BadArgument);
     }
     refused!(with(3, pages[1]), InUse);
