@@ -10,6 +10,16 @@ use core::sync::atomic::AtomicU64;
 /// The interface that is the machine itself.
 pub const LOOPBACK: u64 = 0;
 
+/// Bits of [`InterfaceInfo::features`].
+pub mod feature {
+    /// It computes checksums of frames to be sent.
+    pub const CHECKSUM: u64 = 1 << 0;
+    /// It cuts frames into segments of kind 1, as virtio numbers them.
+    pub const SEGMENTS_1: u64 = 1 << 1;
+    /// It cuts frames into segments of kind 4.
+    pub const SEGMENTS_4: u64 = 1 << 2;
+}
+
 /// One interface, exposed. 128 bytes.
 #[repr(C)]
 #[derive(Debug)]
@@ -40,8 +50,12 @@ pub struct InterfaceInfo {
     pub filters: AtomicU64,
     /// Of interface 0: tests that a frame is put to at most.
     pub shapes: AtomicU64,
+    /// Address of a network card on its link, the first byte lowest; 0: it names none.
+    pub address: AtomicU64,
+    /// Bits of [`feature`].
+    pub features: AtomicU64,
     /// Not used.
-    pub unused: [AtomicU64; 3],
+    pub unused: [AtomicU64; 1],
 }
 
 const _: () = assert!(size_of::<InterfaceInfo>() == 128);
