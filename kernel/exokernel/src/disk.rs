@@ -254,7 +254,7 @@ impl Kernel {
         disk::with(number, |disk| disk.submit(order, parts));
     }
 
-    fn pin(&mut self, page: PageNumber) -> Pinned {
+    pub(crate) fn pin(&mut self, page: PageNumber) -> Pinned {
         self.memory.pin(page).expect("the page was checked")
     }
 
@@ -326,6 +326,7 @@ impl Kernel {
         if pins != 0 {
             self.spend(cost::DISK_REQUESTS * disk::count() as u32);
             disk::disown(EnvironmentId(environment.number().0));
+            self.disown_flights(environment);
             budget::discharge(environment, Resource::Pin, pins);
         }
     }

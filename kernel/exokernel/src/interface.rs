@@ -12,15 +12,18 @@ use crate::kernel::{Kernel, Outcome, refuse};
 use crate::packet_ring::{Dropped, Ring};
 use abi::capability::{Capability, DEVICE, Rights};
 use abi::device::kind;
-use abi::interface::{InterfaceInfo, LOOPBACK};
+use abi::interface::{InterfaceInfo, LOOPBACK, feature};
 use abi::{EnvironmentId, Error, Failure, KeyIndex};
 use core::sync::atomic::Ordering;
+use driver::network;
 use machine::exposed::{self, add};
 use machine::memory;
-use machine::packet::Received;
+use machine::packet::{Offload, Received};
 
 /// Bytes of a frame to the machine itself, at most.
 const LOOPBACK_BYTES: u64 = 48 << 10;
+/// Bytes of a frame that a card cuts into segments, at most: the largest packet and its link header.
+const SEGMENTED_BYTES: usize = 65_535 + 14;
 /// Pages that such a frame is put together in, behind its prefix.
 pub(crate) const FRAME_PAGES: u64 = 13;
 
@@ -41,11 +44,39 @@ pub(crate) fn open_record(interface: u64) -> Result<&'static InterfaceInfo, Fail
     if info.opened_by.load(Ordering::Relaxed) == 0 { Err(Error::Absent.about(interface)) } else { Ok(info) }
 }
 
-/// Makes interface 0, where there is a network.
+/// Fills the records of interfaces, where there is a network.
 pub(crate) fn expose() {
-    if let Some(info) = exposed::interfaces().get(LOOPBACK as usize) {
-        info.frame_bytes.store(LOOPBACK_BYTES, Ordering::Release);
+    for (number, info) in (0..).zip(exposed::interfaces()) {
+        let (bytes, address, features) = match number {
+            LOOPBACK => (LOOPBACK_BYTES, 0, feature::CHECKSUM | feature::SEGMENTS_1 | feature::SEGMENTS_4),
+            card => network::with(card, |card| card.facts()).map_or((0, 0, 0), |facts| of_card(&facts)),
+        };
+        info.address.store(address, Ordering::Relaxed);
+        info.features.store(features, Ordering::Relaxed);
+        info.frame_bytes.store(bytes, Ordering::Release);
     }
+}
+
+/// Largest frame, address and features of a card.
+fn of_card(facts: &network::Facts) -> (u64, u64, u64) {
+    let cuts = facts.segments.contains(&true);
+    let [a, b, c, d, e, f] = facts.address;
+    let offers = [facts.sends_checksums, facts.segments[0], facts.segments[1]];
+    let bits = [feature::CHECKSUM, feature::SEGMENTS_1, feature::SEGMENTS_4];
+    let features = offers.iter().zip(bits).map(|(offered, bit)| if *offered { bit } else { 0 }).sum();
+    let bytes = if cuts { facts.frame.max(SEGMENTED_BYTES) } else { facts.frame };
+    (bytes as u64, u64::from_le_bytes([a, b, c, d, e, f, 0, 0]), features)
+}
+
+/// Whether an interface does what is asked for a frame.
+pub(crate) fn offers(info: &InterfaceInfo, offload: &Offload) -> bool {
+    let asked = match (offload.partial, offload.segmentation) {
+        (false, _) => 0,
+        (true, 0) => feature::CHECKSUM,
+        (true, 1) => feature::CHECKSUM | feature::SEGMENTS_1,
+        (true, _) => feature::CHECKSUM | feature::SEGMENTS_4,
+    };
+    info.features.load(Ordering::Relaxed) & asked == asked
 }
 
 impl Kernel {

@@ -27,6 +27,7 @@ mod interrupt;
 mod kernel;
 mod key;
 mod packet_filter;
+mod packet_flight;
 mod packet_ring;
 mod packet_send;
 mod page;

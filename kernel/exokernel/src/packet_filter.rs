@@ -16,6 +16,7 @@ use crate::environment::Environment;
 use crate::interface;
 use crate::kernel::{Kernel, Outcome, copied, refuse};
 use crate::key::permit;
+use crate::packet_flight::Flights;
 use crate::page::count_user;
 use abi::budget::Resource;
 use abi::capability::Rights;
@@ -154,6 +155,8 @@ pub(crate) struct Network {
     search: usize,
     /// Where frames to the machine itself are put together.
     pub(crate) frame: DeviceBuffer,
+    /// Frames that cards have.
+    pub(crate) flights: Flights,
 }
 
 /// Sets everything aside where the machine has a network. None: it has none, or too little memory for it.
@@ -180,6 +183,7 @@ pub(crate) fn prepare(boot: &mut Boot) -> Option<&'static mut Network> {
     (1..count).for_each(|index| filters[index - 1].next_free = index as u32 + 1);
     let records = memory.slice(sizes.filters, || 0)?;
     let frame = DeviceBuffer::allocate(&mut memory, interface::FRAME_PAGES)?;
+    let flights = Flights::new(&mut memory)?;
     let mut network = Some(Network {
         classifier,
         arena,
@@ -191,6 +195,7 @@ pub(crate) fn prepare(boot: &mut Boot) -> Option<&'static mut Network> {
         job: None,
         search: 0,
         frame,
+        flights,
     });
     memory.slice(1, || network.take().expect("one is made"))?.first_mut()
 }

@@ -16,8 +16,8 @@ use abi::budget::Resource;
 use abi::capability::Rights;
 use abi::limits::{RECEIVE_SLOTS, RECEIVE_SLOTS_LEAST, SEND_SLOTS};
 use abi::packet_ring::{
-    DROPPED_FULL, DROPPED_LONG, ENDED, FRAME_OFFSET, RECEIVE_SLOT, RECEIVED, RingSpecification, SEND_SLOT, SENT, SLOTS,
-    owner,
+    DROPPED_FULL, DROPPED_LONG, ENDED, FRAME_OFFSET, RECEIVE_SLOT, RECEIVED, RingSpecification, SEND_ERRORS, SEND_SLOT,
+    SENT, SLOTS, owner,
 };
 use abi::page::{PageInfo, PageKind};
 use abi::{Error, KeyIndex, PageNumber, UserAddress};
@@ -63,6 +63,7 @@ pub(crate) struct Ring {
     dropped_full: u64,
     dropped_long: u64,
     sent: u64,
+    send_errors: u64,
 }
 
 /// The word of a slot in the control page.
@@ -90,14 +91,16 @@ impl Ring {
         Some((self.pages[page].as_ref()?, slot % SEND_IN_PAGE * SEND_SLOT as usize))
     }
 
-    /// A frame of a slot was sent.
-    pub(crate) fn note_sent(&mut self, slot: usize) {
-        self.sent += 1;
+    /// The transmission of a slot has ended.
+    pub(crate) fn note_sent(&mut self, slot: usize, done: bool) {
+        let (count, word) = if done { (&mut self.sent, SENT) } else { (&mut self.send_errors, SEND_ERRORS) };
+        *count += 1;
+        let count = *count;
         if let Some((page, offset)) = self.send_slot(slot) {
             page.write(offset / 8, 0);
         }
         if let Some(control) = self.control() {
-            control.write(SENT as usize / 8, self.sent);
+            control.write(word as usize / 8, count);
         }
     }
 
@@ -197,6 +200,7 @@ impl Kernel {
             dropped_full: 0,
             dropped_long: 0,
             sent: 0,
+            send_errors: 0,
         };
         for (place, number) in ring.pages.iter_mut().zip(pages) {
             *place = self.memory.pin(PageNumber(*number));

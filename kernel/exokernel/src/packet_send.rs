@@ -25,26 +25,32 @@ const SEGMENT_WORD: usize = HEADER_WORD + SEND_HEADER / 8;
 /// In the detail of `BadArgument`: the counts of a slot, its offload, a segment.
 const BAD_COUNTS: u64 = 256;
 const BAD_OFFLOAD: u64 = 257;
-const BAD_SEGMENT: u64 = 258;
+pub(crate) const BAD_SEGMENT: u64 = 258;
 /// Where a frame to the machine itself begins in its buffer.
 const FRAME: usize = PREFIX;
 /// Kinds of segmentation (virtio 1.2, section 5.1.6).
 const SEGMENTATIONS: [u8; 2] = [1, 4];
 
 /// A slot, read once. Behind the length of the header stands what was there before.
-struct Order {
+pub(crate) struct Order {
     filter: u64,
-    offload: Offload,
-    header: [u8; SEND_HEADER],
-    length: usize,
-    segments: usize,
+    pub(crate) offload: Offload,
+    pub(crate) header: [u8; SEND_HEADER],
+    pub(crate) length: usize,
+    pub(crate) segments: usize,
 }
 
 /// A segment of a slot.
-struct Segment {
-    page: PageNumber,
-    offset: usize,
-    bytes: usize,
+#[derive(Clone, Copy)]
+pub(crate) struct Segment {
+    pub(crate) page: PageNumber,
+    pub(crate) offset: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Segment {
+    /// Room for one.
+    pub(crate) const NOTHING: Self = Self { page: PageNumber::NONE, offset: 0, bytes: 0 };
 }
 
 impl Kernel {
@@ -71,6 +77,7 @@ impl Kernel {
                 Err(_) => break,
             }
         }
+        self.notify_cards();
         interrupt::wake_all_idle();
         Ok(sent)
     }
@@ -95,8 +102,12 @@ impl Kernel {
         permit(self.rights_on_list(key, filter.list)?, Rights::WRITE)?;
         check_header(order, &filter.template)?;
         let info = interface::open_record(filter.interface)?;
-        if filter.interface != LOOPBACK {
+        if !interface::offers(info, &order.offload) {
             return refuse(Error::Absent, filter.interface);
+        }
+        if filter.interface != LOOPBACK {
+            let interface = filter.interface;
+            return self.send_on_card(key, (ring, slot), order, interface, info);
         }
         let (interface, most) = (filter.interface, info.frame_bytes.load(Ordering::Relaxed) as usize);
         let length = self.assemble(key, ring, slot, order, most)?;
@@ -105,7 +116,7 @@ impl Kernel {
         let piece = self.network()?.frame.piece(FRAME, length);
         self.receive(&Received { interface, pieces: &[piece], offload: order.offload });
         if let Some(ring) = self.memory.get_mut::<Ring>(ring) {
-            ring.note_sent(slot);
+            ring.note_sent(slot, true);
         }
         Ok(())
     }
@@ -151,7 +162,7 @@ impl Kernel {
         Ok(length)
     }
 
-    fn read_segment(&self, ring: PageNumber, slot: usize, index: usize) -> Outcome<Segment> {
+    pub(crate) fn read_segment(&self, ring: PageNumber, slot: usize, index: usize) -> Outcome<Segment> {
         let Some((page, offset)) = self.ring(ring)?.send_slot(slot) else { return refuse(Error::Gone, ring.0) };
         let word = page.read(offset / 8 + SEGMENT_WORD + index);
         let (page, offset, bytes) =

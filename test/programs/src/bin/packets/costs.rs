@@ -79,7 +79,7 @@ pub(crate) fn what_a_packet_costs(world: &World) -> Outcome {
             small - nobody,
             large - large_nobody
         );
-        check!(nobody <= 950 && few[5] <= 560, "sending: {nobody}, each further {}", few[5]);
+        check!(nobody <= 1_100 && few[5] <= 640, "sending: {nobody}, each further {}", few[5]);
     }
     for filter in others.into_iter().chain([root, sender]) {
         granted!(remove(filter));

@@ -284,7 +284,7 @@ pub(crate) fn fault_52_garbage(_: &World) -> Outcome {
     );
     refused!(insert(KEY, &FilterSpecification { atom_count: u64::MAX, ..filter_in(ROOT, &good) }), TooMany);
     refused!(insert(KEY, &FilterSpecification { atoms: u64::MAX - 64, ..filter_in(ROOT, &good) }), BadAddress);
-    refused!(insert(KEY, &FilterSpecification { interface: 1, ..filter_in(ROOT, &good) }), Absent);
+    refused!(insert(KEY, &FilterSpecification { interface: 7, ..filter_in(ROOT, &good) }), Absent);
     refused!(insert(KEY, &FilterSpecification { interface: u64::MAX, ..filter_in(ROOT, &good) }), Absent);
     refused!(insert(KEY, &FilterSpecification { tag: 1 << 16, ..filter_in(ROOT, &good) }), BadArgument);
     refused!(insert(KEY, &FilterSpecification { ring: ring.pages[0].0, ..filter_in(ROOT, &good) }), WrongKind);

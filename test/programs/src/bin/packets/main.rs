@@ -22,6 +22,7 @@ guest! {
     Here the_more_specific_filter_wins;
     Here drops_are_counted_by_reason;
     Here a_full_ring_is_not_written;
+    Here frames_leave_by_a_card;
     Here fault_161_filters_beyond_the_parent_or_over_others;
     Here fault_161_forged_headers;
     Here fault_162_offloads_over_fixed_bytes;

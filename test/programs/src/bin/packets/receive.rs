@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use runtime::predicate::{self, Operator};
 use runtime::{PageNumber, clock, exposed, syscall};
-use test_programs::child::LIMIT;
+use test_programs::child::{LIMIT, eventually};
 use test_programs::random::Random;
 use test_programs::{Outcome, World, check, granted, refused};
 
@@ -35,7 +35,7 @@ pub(crate) fn grown(before: [u64; 6]) -> [u64; 6] {
 }
 
 pub(crate) fn a_frame_reaches_its_ring(_: &World) -> Outcome {
-    refused!(syscall::network_open(KEY, LOOPBACK + 1, 1), Absent);
+    refused!(syscall::network_open(KEY, LOOPBACK + 7, 1), Absent);
     open()?;
     let (mut ring, root, sender) = (Ring::new(8, 8)?, granted!(root()), granted!(sender()));
     let wanted = [loopback(), equal(2, 12, u32::from(KIND)), equal(4, 14, 7)];
@@ -183,6 +183,34 @@ pub(crate) fn drops_are_counted_by_reason(_: &World) -> Outcome {
     granted!(syscall::network_open(KEY, LOOPBACK, 0));
     refused!(ring.send(sender, &header(KIND, 0), &[]), Absent);
     open()?;
+    granted!(remove(sender));
+    ring.free()
+}
+
+/// Where the machine has a card: frames leave by it, their pages pinned until they are sent.
+pub(crate) fn frames_leave_by_a_card(_: &World) -> Outcome {
+    let has_card = exposed::interfaces().get(1).is_some_and(|info| info.frame_bytes.load(Acquire) != 0);
+    if !has_card {
+        return Ok(());
+    }
+    let ring = Ring::new(8, 8)?;
+    let wanted = FilterSpecification { interface: 1, ..filter_in(ROOT, &[]) };
+    let sender = granted!(insert(KEY, &wanted));
+    refused!(ring.send(sender, &header(KIND, 1), &[]), Absent);
+    granted!(syscall::network_open(KEY, 1, 1));
+    let payload = ring.pages[1];
+    let pins = || exposed::page(payload).map_or(0, |page| page.device_pins());
+    for round in 1..=40 {
+        let segments = [SendSlot::segment(payload, 0, 40); 3];
+        let sent = granted!(ring.send(sender, &header(KIND, round), &segments));
+        check!(sent == 1, "{sent} frames were sent");
+        check!(eventually(|| ring.control(SENT) == u64::from(round)), "frame {round} is not reported as sent");
+        check!(pins() == 1, "the page has {} device pins after frame {round}", pins());
+    }
+    // Longer than the card takes, and cut where the card cannot.
+    let page = SendSlot::segment(payload, 0, PAGE_SIZE);
+    refused!(ring.send(sender, &header(KIND, 0), &[page; 17]), BadArgument);
+    granted!(syscall::network_open(KEY, 1, 0));
     granted!(remove(sender));
     ring.free()
 }
