@@ -191,27 +191,30 @@ macro_rules! for_each_syscall {
             /// given back pages in time. `TooMany`: with these requests the caller would have more than `DEVICE_PINS`.
             50 device_submit(key: KeyIndex, device: u64, queue: u64, rows: UserAddress, count: u64) -> u64, right "read on the device, write to write or flush; own on each page", errors [NoSuchKey, NotPermitted, NoSuchPage, WrongKind, BadAddress, BadArgument, OverBudget, Exhausted, TooMany, Absent];
 
-            /// Makes an unmapped page of the caller's into an object of another kind. `PacketRing`: `specification` is the
-            /// address of a [`RingSpecification`](crate::packet_ring::RingSpecification). The pages of the ring bear a device
-            /// pin each while the ring lives. `page_free` of the object ends it; so does whoever takes a page of it by force.
+            /// Makes an unmapped page of the caller's into an object of another kind. For `PacketRing`,
+            /// `specification` is the address of a [`RingSpecification`](crate::packet_ring::RingSpecification). Each
+            /// page of the ring bears a device pin while the ring lives. `page_free` of the object ends the ring. The
+            /// ring also ends when a page of it is taken by force.
             51 page_become(key: KeyIndex, page: PageNumber, kind: u64, specification: UserAddress) -> (), right "own on the page and on each page of the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, BadAddress, BadArgument, OverBudget, Absent];
             /// Opens an interface (1) or closes it (0). A closed one receives and sends nothing.
             52 network_open(key: KeyIndex, interface: u64, open: u64) -> (), right "own on the interface", errors [NoSuchKey, NotPermitted, BadArgument, InUse, Absent];
-            /// Inserts a filter made of a [`FilterSpecification`](crate::packet_filter::FilterSpecification), in steps; the
-            /// result is its number. After `Again` the next call goes on with the filter that the caller began, whatever its
-            /// arguments. `NotPermitted` with 256 and more: conjunction 256 + n, or byte 512 + n of the template, is not
-            /// contained in the parent. `BadArgument` with 256 and more: an atom, 256 + its place. `Overlap` names a filter
-            /// that the caller does not own, and that is not the parent or above it.
+            /// Inserts a filter made of a [`FilterSpecification`](crate::packet_filter::FilterSpecification), in
+            /// steps. The result is its number. After `Again` the next call continues with the filter that the caller
+            /// began, whatever its arguments. `NotPermitted` with 256 + n: conjunction n is not contained in the
+            /// parent; with 512 + n: byte n of the template is not. `BadArgument` with 256 + 32 c + a: atom a of
+            /// conjunction c. `Overlap` names a filter that the caller does not own and that does not lie above the
+            /// new one.
             53 filter_insert(key: KeyIndex, specification: UserAddress) -> u64, right "own on the parent, or on the interface; own on the list; write on the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, OverBudget, Exhausted, TooMany, Overlap, Gone, Absent, Again];
             /// Removes a filter, in steps. Filters in it come to lie in its parent.
             54 filter_remove(key: KeyIndex, filter: u64) -> (), right "own on the filter", errors [NoSuchKey, NotPermitted, Gone, Absent, Again];
             /// Gives a filter another ring, or none ([`PageNumber::NONE`](crate::PageNumber::NONE)).
             55 filter_direct(key: KeyIndex, filter: u64, ring_key: KeyIndex, ring: PageNumber) -> (), right "own on the filter, write on the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, Gone, Absent];
-            /// Sends the frames of up to `count` [`SendSlot`](crate::packet_ring::SendSlot)s of a ring, from slot `first` on, round
-            /// and round. The result is how many were taken; the error is that of the first. The kernel copies the header,
-            /// compares it with the template of the filter, and sends the copy. It pins the pages of segments until the frame is sent.
-            /// `NotPermitted` with 256 and more: byte 256 + n of the header differs from the template. `Exhausted`: the device
-            /// takes no more now.
+            /// Sends the frames of up to `count` [`SendSlot`](crate::packet_ring::SendSlot)s of a ring, from slot
+            /// `first` on, round and round. The result is how many were taken. The error is that of the first. The
+            /// kernel copies the header, compares it with the template of the filter, and sends the copy. It pins the
+            /// pages of segments until the frame is sent. `NotPermitted` with 256 + n: byte n of the header differs
+            /// from the template. `BadArgument` with 256: the counts of the slot, 257: its offload, 258 + n: segment
+            /// n. `Exhausted`: the device takes no more now.
             56 packet_send(key: KeyIndex, ring: PageNumber, first: u64, count: u64) -> u64, right "write on the ring and on each filter, read on each page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument, OverBudget, Exhausted, TooMany, Gone, Absent, Again];
         }
     };

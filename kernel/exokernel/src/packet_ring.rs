@@ -1,7 +1,7 @@
 //! Packet rings: pages of programs that received frames are put into and frames to be sent are taken from.
 //!
-//! Layout and protocol: `abi::packet_ring`. The kernel keeps its own position and counts in its record, and reads nothing
-//! of the pages but owner words and submitted slots, each once.
+//! Layout and protocol: `abi::packet_ring`. The kernel keeps its own position and counts in its record. It reads
+//! nothing of the pages but owner words and submitted slots, each once.
 //!
 //! Invariants:
 //! - each page of a ring bears one device pin of the ring's, and its record leads back to the ring (`PageInfo::block`);

@@ -77,8 +77,8 @@ impl CodeArena {
             seen.store(writes, Ordering::Relaxed);
         }
         let base = CODE_ARENA as *const u8;
-        // SAFETY: the classifier's compiler put code of this type there; it reads the packet within its length and its own
-        // tables, and writes nothing but its stack.
+        // SAFETY: the classifier's compiler put code of this type there. It reads the packet within its length and its
+        // own tables, and writes nothing but its stack.
         let classify: Classify = unsafe { core::mem::transmute(base.add(entry)) };
         let packet = (frame.address - PREFIX as u64) as *const u8;
         classify(packet, frame.length + PREFIX, words.as_ptr(), base)

@@ -1,9 +1,9 @@
 //! The kernel's half of every address space, made once at boot: direct map, devices, image, stacks, code arena, exposed
 //! structures.
 //!
-//! What holds always: nothing is both writable and executable; kernel text and read-only data are not writable under
-//! any alias, nor is the code arena; only the exposed structures are visible to users, read-only. The half is global and never changes after
-//! boot. Entry formats: SDM volume 3, section 4.5.
+//! What holds always: nothing is both writable and executable. Kernel text, read-only data and the code arena are not
+//! writable under any alias. Only the exposed structures are visible to users, read-only. The half is global and never
+//! changes after boot. Entry formats: SDM volume 3, section 4.5.
 
 use crate::boot_memory::BootMemory;
 use crate::exposed::Window;
