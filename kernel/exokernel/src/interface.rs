@@ -98,7 +98,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// A frame arrived: the filter that wins gets it into its ring. Whoever calls wakes idle CPUs afterwards.
+    /// A frame arrived: the filter that wins gets it into its ring. The caller wakes idle CPUs afterwards.
     pub(crate) fn receive(&mut self, frame: &Received<'_>) {
         let (Ok(info), Some(network)) = (open_record(frame.interface), self.network.as_deref_mut()) else { return };
         let length: usize = frame.pieces.iter().map(machine::packet::Piece::length).sum();

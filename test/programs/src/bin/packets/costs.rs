@@ -35,14 +35,14 @@ fn cost(ring: &mut Ring, filter: u64, kind: u16, payload: u64, count: u64) -> Re
     Ok(least)
 }
 
-/// Costs of one frame of 60 and of 1,460 bytes, into a ring and to nobody, and of a further one in a call.
+/// Costs of one frame of 60 and of 1,460 bytes, into a ring and unclaimed, and of a further one in a call.
 fn costs(ring: &mut Ring, filter: u64) -> Result<[u64; 6], String> {
     let mut one = |kind, payload, count| cost(ring, filter, kind, payload, count);
     let (small, large) = (one(KIND, 0, 1)?, one(KIND, 1406, 1)?);
-    let (nobody, large_nobody) = (one(1, 0, 1)?, one(1, 1406, 1)?);
+    let (unclaimed, large_unclaimed) = (one(1, 0, 1)?, one(1, 1406, 1)?);
     let further = (one(KIND, 0, 8)? - small) / 7;
-    let further_nobody = (one(1, 0, 8)? - nobody) / 7;
-    Ok([small, large, nobody, large_nobody, further, further_nobody])
+    let further_unclaimed = (one(1, 0, 8)? - unclaimed) / 7;
+    Ok([small, large, unclaimed, large_unclaimed, further, further_unclaimed])
 }
 
 pub(crate) fn what_a_packet_costs(world: &World) -> Outcome {
@@ -58,28 +58,28 @@ pub(crate) fn what_a_packet_costs(world: &World) -> Outcome {
     let names = [
         "60 B into a ring",
         "1460 B into a ring",
-        "60 B to nobody",
-        "1460 B to nobody",
+        "60 B unclaimed",
+        "1460 B unclaimed",
         "each further, 60 B into a ring",
-        "each further, 60 B to nobody",
+        "each further, 60 B unclaimed",
     ];
     for ((name, few), many) in names.iter().zip(few).zip(many) {
         channel::measurement(&format!("send {name}, 2 filters"), few, "instructions");
         channel::measurement(&format!("send {name}, 252 filters"), many, "instructions");
     }
     if world.counting {
-        let [small, large, nobody, large_nobody, ..] = few;
+        let [small, large, unclaimed, large_unclaimed, ..] = few;
         check!(
             many.iter().zip(few).all(|(many, few)| many * 10 <= few * 11 + 400),
             "{many:?} with 250 more, {few:?} without"
         );
         check!(
-            small - nobody <= 420 && large - large_nobody <= 600,
+            small - unclaimed <= 420 && large - large_unclaimed <= 600,
             "into a ring: {} and {}",
-            small - nobody,
-            large - large_nobody
+            small - unclaimed,
+            large - large_unclaimed
         );
-        check!(nobody <= 1_100 && few[5] <= 640, "sending: {nobody}, each further {}", few[5]);
+        check!(unclaimed <= 1_100 && few[5] <= 640, "sending: {unclaimed}, each further {}", few[5]);
     }
     for filter in others.into_iter().chain([root, sender]) {
         granted!(remove(filter));
@@ -139,7 +139,7 @@ pub(crate) fn fault_153_rows_of_packets_64_to_a_batch(_: &World) -> Outcome {
         }
         while ring.take().is_some() {}
     }
-    // The largest ring there is, whose pages nobody maps.
+    // The largest ring there is, whose pages are mapped nowhere.
     let mut pages = alloc::vec![PageNumber::NONE; 90];
     granted!(Allocator::own().allocate_many(&mut pages));
     let numbers: Vec<u64> = pages[1..].iter().map(|page| page.0).collect();
