@@ -172,6 +172,9 @@ fn mount(state: &'static State, number: u64) -> Result<Volume, String> {
         volume.numbers = nodes.into_iter().zip(numbers).collect();
     } else {
         volume.numbers = [(nodes[0], 0)].into();
+        if let Some(backing) = state.lock().server.tree.backings.get_mut(&id) {
+            backing.is_blank = true;
+        }
     }
     volume.count_space(state);
     Ok(volume)
@@ -345,6 +348,11 @@ impl Volume {
                 return Ok(());
             }
             let Some(backing) = tree.backings.get_mut(&self.id) else { return Ok(()) };
+            // Times of the root alone make no file system.
+            if backing.is_blank && backing.log.is_empty() {
+                return Ok(());
+            }
+            backing.is_blank = false;
             (core::mem::take(&mut backing.log), core::mem::take(&mut backing.dirty))
         };
         self.make()?;

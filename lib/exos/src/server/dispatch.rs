@@ -23,6 +23,7 @@ use crate::vfs::inode::NodeId;
 use crate::vfs::mount_table::{FIRST, Location};
 use crate::vfs::namespace::{FileTree, Fresh, FsCredentials, ROOT, access};
 use crate::vfs::path_walk::{PATH_BYTES, PathWalk, WalkResult};
+use crate::vfs::persistent::FIRST_DISK_VOLUME;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -395,6 +396,10 @@ impl FileServer {
                 self.check_at_rest(at.node)
             }
             linux::S_IFCHR | linux::S_IFBLK if self.tree.flags_at(at) & linux::MS_NODEV != 0 => Err(Errno::EACCES),
+            linux::S_IFBLK if write != 0 => match crate::disk::number_of(node.device) {
+                Some(number) => self.tree.take_raw(FIRST_DISK_VOLUME + number as u32),
+                None => Ok(()),
+            },
             _ => Ok(()),
         }
     }

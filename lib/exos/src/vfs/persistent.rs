@@ -70,6 +70,8 @@ pub struct Backing {
     pub blocks: u64,
     /// Blocks that are free, but for those of pages that were added since.
     pub free: u64,
+    /// The disk holds zeros: it becomes a volume when a name is made here, or what a program writes to it as a disk.
+    pub is_blank: bool,
 }
 
 /// A node of a volume as the disk has it, with the name that leads to it.
@@ -108,6 +110,22 @@ impl<S: PageStorage> FileTree<S> {
     /// Whether anything of a volume is still to be written.
     pub fn is_changed(&self, volume: VolumeId) -> bool {
         self.backings.get(&volume).is_some_and(|backing| !backing.log.is_empty() || !backing.dirty.is_empty())
+    }
+
+    /// A program opens a disk itself to write it.
+    ///
+    /// # Errors
+    /// `EBUSY` where the volume on it is in use. A blank one is given up: it cannot be changed any more.
+    pub fn take_raw(&mut self, volume: VolumeId) -> Result<()> {
+        let Some(backing) = self.backings.get(&volume) else { return Ok(()) };
+        if !backing.is_blank || !backing.log.is_empty() {
+            return Err(Errno::EBUSY);
+        }
+        if let Some(volume) = self.volumes.get_mut(&volume) {
+            volume.read_only = true;
+        }
+        self.changes.note_everything();
+        Ok(())
     }
 
     fn backing_of(&mut self, id: NodeId) -> Option<&mut Backing> {

@@ -84,7 +84,7 @@ const fn image(name: &'static str, lines: &'static str, output: &'static str, ne
     Visit { name, lines, status: 0, output, told: "", needs }
 }
 
-const VISITS: [Visit; 59] = [
+const VISITS: [Visit; 63] = [
     plain("an_option_that_is_none", "$chitin run --bogus", 2, "unexpected argument '--bogus'"),
     plain("a_command_that_is_none", "$chitin fly", 2, "unrecognized subcommand 'fly'"),
     plain("a_size_that_is_none", "$chitin run -m much -- /bin/true", 2, "\"much\" is no size"),
@@ -164,6 +164,43 @@ const VISITS: [Visit; 59] = [
             dd if=/dev/vda bs=512 skip=2047 iflag=direct 2> /dev/null | wc -c
             su nobody -s /bin/sh -c \"cat /dev/vda\" 2>&1 | grep -o Permission.*'",
         "2048\n 254        0       1024 vda\nblock special file,660,fe:0\nNo space left on device\n  \\0   a   b\nInvalid argument\n512\nPermission denied\n",
+    ),
+    well(
+        "a_disk_keeps_files_over_runs",
+        "$chitin run --disk d:8M -- sh -c 'mkdir /disk/a; cp -a /etc /disk/etc; ln /disk/etc/passwd /disk/same; ln -s etc /disk/l
+            mkfifo -m 620 /disk/f; chmod 4711 /disk/etc/group; chown 7:8 /disk/etc/hosts; rm /disk/etc/profile; echo a > /disk/etc/big
+            dd if=/dev/zero of=/disk/etc/big bs=1 count=1 seek=300000 conv=notrunc 2> /dev/null; mv /disk/etc /disk/a/moved'
+            show='cd /disk; find . | sort; stat -c %A.%h.%u.%g.%s a/moved/* f same; cat l/passwd 2>&1; readlink l; md5sum a/moved/big'
+            $chitin run --disk d -- sh -c \"$show; cmp same /etc/passwd && echo equal\" > one; grep -c . one; tail -n 1 one
+            $chitin run --disk d -- sh -c \"$show\" > two; head -n -1 one | cmp - two && echo same
+            $chitin run --disk d -- sh -c 'rm -r /disk/*; find /disk | wc -l'; $chitin run --disk d -- sh -c 'find /disk | wc -l'",
+        "21\nequal\nsame\n1\n1\n",
+    ),
+    well(
+        "fault_75_what_was_synced_outlives_the_machine",
+        "$chitin run --disk d:8M -- sh -c 'mkdir /disk/k; seq 20000 > /disk/k/a; mv /disk/k/a /disk/k/b; sync; echo synced
+            n=0; while :; do n=$((n + 1)); echo $n > /disk/k/t; mv /disk/k/t /disk/k/$n; done' > said & run=$!
+            until grep -q synced said 2> /dev/null; do sleep 0.2; done; sleep 6; kill -9 $run
+            wait $run 2> /dev/null; sleep 1
+            for again in 1 2; do $chitin run --disk d -- sh -c 'cmp /disk/k/b /disk/k/b && seq 20000 | cmp - /disk/k/b && echo there
+            ls /disk/k | grep -c a; echo new > /disk/new; cat /disk/new'; done",
+        "there\n0\nnew\nthere\n0\nnew\n",
+    ),
+    Visit {
+        name: "a_disk_that_holds_something_else_is_left_alone",
+        lines: "$chitin run --disk d:4M -- sh -c 'tar -cf /dev/vda etc; echo x > /disk/x' 2> /dev/null; cp d e
+            $chitin run --disk d -- sh -c 'ls /disk' > said 2>&1; cat said >&2; cmp d e && echo same",
+        status: 0,
+        output: "same\n",
+        told: "/dev/vda is not mounted at /disk: it holds no file system of Chitin and is not empty",
+        needs: &[],
+    },
+    well(
+        "a_mounted_disk_is_not_written_raw",
+        "$chitin run --disk d:4M -- sh -c 'echo a > /disk/a; sync; echo x > /dev/vda' 2>&1 | grep -o 'Resource busy'
+            $chitin run --disk d -- sh -c 'echo x > /dev/vda' 2>&1 | grep -o 'Resource busy'
+            $chitin run --disk d -- cat /disk/a",
+        "Resource busy\nResource busy\na\n",
     ),
     plain("a_shared_folder_that_is_not_there", "$chitin run -v none:/d -- true", 125, "--volume none: No such file"),
     plain("a_shared_folder_without_a_place", "$chitin run -v none -- true", 2, "is given as HOST:GUEST"),
