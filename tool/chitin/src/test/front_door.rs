@@ -177,7 +177,7 @@ const VISITS: [Visit; 63] = [
         "21\nequal\nsame\n1\n1\n",
     ),
     well(
-        "fault_75_what_was_synced_outlives_the_machine",
+        "fault_68_what_was_synced_outlives_a_killed_machine",
         "$chitin run --disk d:8M -- sh -c 'mkdir /disk/k; seq 20000 > /disk/k/a; mv /disk/k/a /disk/k/b; sync; echo synced
             n=0; while :; do n=$((n + 1)); echo $n > /disk/k/t; mv /disk/k/t /disk/k/$n; done' > said & run=$!
             until grep -q synced said 2> /dev/null; do sleep 0.2; done; sleep 6; kill -9 $run
