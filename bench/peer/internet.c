@@ -1,0 +1,155 @@
+/*
+ * Two processes of one machine that talk by Internet sockets over 127.0.0.1: a byte there and back by TCP and by UDP, a
+ * whole connection, and much data one way.
+ */
+#include "harness.h"
+
+#include <arpa/inet.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#define ROUNDS 16
+#define CONNECTIONS 4
+#define CHUNK 65536
+
+/* The parent's end, the child's, and the listener of both. */
+static int near, far, listening;
+static struct sockaddr_in place;
+static char buffer[CHUNK];
+
+static void move_all(ssize_t (*call)(int, void *, size_t), int descriptor, size_t size)
+{
+	for (size_t done = 0; done < size;)
+		done += (size_t)checked(call(descriptor, buffer + done, size - done), "socket");
+}
+
+static ssize_t writing(int descriptor, void *bytes, size_t size)
+{
+	return write(descriptor, bytes, size);
+}
+
+static void echo(void)
+{
+	for (;;) {
+		move_all(read, far, 1);
+		move_all(writing, far, 1);
+	}
+}
+
+static void round_trips(void)
+{
+	for (int round = 0; round < ROUNDS; round++) {
+		move_all(writing, near, 1);
+		move_all(read, near, 1);
+	}
+}
+
+/* Takes whole chunks and says so, once for all of a sample. */
+static void swallow(void)
+{
+	for (;;) {
+		for (int round = 0; round < ROUNDS; round++)
+			move_all(read, far, CHUNK);
+		move_all(writing, far, 1);
+	}
+}
+
+static void chunks(void)
+{
+	for (int round = 0; round < ROUNDS; round++)
+		move_all(writing, near, CHUNK);
+	move_all(read, near, 1);
+}
+
+static void serve(void)
+{
+	for (;;) {
+		int one = (int)checked(accept(listening, NULL, NULL), "accept");
+		move_all(read, one, 1);
+		move_all(writing, one, 1);
+		close(one);
+	}
+}
+
+static void connections(void)
+{
+	for (int round = 0; round < CONNECTIONS; round++) {
+		int one = (int)checked(socket(AF_INET, SOCK_STREAM, 0), "socket");
+		checked(connect(one, (struct sockaddr *)&place, sizeof place), "connect");
+		move_all(writing, one, 1);
+		move_all(read, one, 1);
+		close(one);
+	}
+}
+
+static int bound(int kind)
+{
+	socklen_t bytes = sizeof place;
+	int made = (int)checked(socket(AF_INET, kind, 0), "socket");
+	place = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	checked(bind(made, (struct sockaddr *)&place, bytes), "bind");
+	checked(getsockname(made, (struct sockaddr *)&place, &bytes), "getsockname");
+	return made;
+}
+
+static void open_stream(void)
+{
+	int on = 1;
+	near = (int)checked(socket(AF_INET, SOCK_STREAM, 0), "socket");
+	checked(connect(near, (struct sockaddr *)&place, sizeof place), "connect");
+	far = (int)checked(accept(listening, NULL, NULL), "accept");
+	setsockopt(near, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+	setsockopt(far, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+static void open_datagrams(void)
+{
+	far = bound(SOCK_DGRAM);
+	struct sockaddr_in other = place;
+	near = bound(SOCK_DGRAM);
+	checked(connect(far, (struct sockaddr *)&place, sizeof place), "connect");
+	checked(connect(near, (struct sockaddr *)&other, sizeof other), "connect");
+}
+
+static void with_child(const char *name, uint64_t operations, operation *partner, operation *body)
+{
+	pid_t child = (pid_t)checked(fork(), "fork");
+	if (child == 0) {
+		partner();
+		_exit(0);
+	}
+	measure(name, operations, body);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+}
+
+/* A fresh Linux has the loopback device, but down. */
+static void bring_up(void)
+{
+	struct ifreq request = { .ifr_name = "lo", .ifr_flags = IFF_UP };
+	int any = (int)checked(socket(AF_INET, SOCK_DGRAM, 0), "socket");
+	ioctl(any, SIOCSIFFLAGS, &request);
+	close(any);
+}
+
+int main(void)
+{
+	begin();
+	bring_up();
+	listening = bound(SOCK_STREAM);
+	checked(listen(listening, 16), "listen");
+	open_stream();
+	with_child("tcp-byte", ROUNDS, echo, round_trips);
+	with_child("tcp-64k", ROUNDS, swallow, chunks);
+	close(near);
+	close(far);
+	with_child("connection", CONNECTIONS, serve, connections);
+	open_datagrams();
+	with_child("udp-byte", ROUNDS, echo, round_trips);
+	return 0;
+}
