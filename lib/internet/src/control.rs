@@ -1,5 +1,5 @@
-//! Control messages that a sender of datagrams gives along (cmsg(3), ip(7), ipv6(7)): time to live and type of service of
-//! this datagram alone.
+//! Control messages that a sender of datagrams gives along (cmsg(3), ip(7), ipv6(7)): time to live and type of service
+//! of this datagram alone.
 
 use crate::address::Family;
 use crate::error::{Error, Result};

@@ -171,7 +171,7 @@ static TABLE: [Row; 80] = [
     row(IP, 24, All, Flag, 0),
     row(IP, 33, All, Within(-1, 255), 1),
     row(IP, 34, All, Flag, 1),
-    row(IP, 49, All, Flag, 1),
+    row(IP, 49, All, Within(0, 1), 1),
     row(IP, 50, All, Any, 0),
     // ipv6(7).
     row(IPV6, 18, Inet6, Within(-1, 255), 1),
@@ -266,11 +266,15 @@ pub fn set(
     // Of ip(7) alone one byte is a number, too.
     let given = match bytes {
         [byte, ..] if level == IP && bytes.len() < 4 => i32::from(*byte),
+        [] if level == IP && NEVER_EMPTY.contains(&name) => return Err(Error::Invalid),
         [] if level == IP => 0,
         _ => i32::from_le_bytes(*bytes.first_chunk().ok_or(Error::Invalid)?),
     };
     let place = place?;
     let row = &TABLE[place];
+    if sort == Tcp && (level, name) == (IP, 33) {
+        return Err(Error::Invalid);
+    }
     let value = match row.rule {
         Flag => i32::from(given != 0),
         Within(first, last) if given < first || given > last => return Err(Error::Invalid),
@@ -281,13 +285,36 @@ pub fn set(
         Privileged if !is_privileged => return Err(Error::NotPermitted),
         Fixed => return Err(Error::NoSuchOption),
         // The bits of congestion belong to the stream.
-        Any if place == place::TOS && sort == Tcp => given & !3,
+        Any if place == place::TOS && sort == Tcp => given & 0xfc,
+        Any if place == place::TOS => given & 0xff,
+        Within(..) if place == place::CLASS && sort == Tcp => given & 0xfc,
+        Any if place == place::DEFER_ACCEPT => deferred(given),
+        Any if (level, name) == (TCP, 8) && given < 0 => -1,
+        Any if (level, name) == (TCP, 8) => given.min(120),
+        Any if (level, name) == (TCP, 10) && given != 0 => given.max(1152),
         Any if place == place::RECEIVE_LEAST && given == 0 => 1,
         Any if place == place::RECEIVE_LEAST && given < 0 => MOST,
         _ => given,
     };
     set_value(store, place, value);
     Ok(place)
+}
+
+/// Options of ip(7) that no value stands for is not 0.
+const NEVER_EMPTY: [u32; 5] = [15, 21, 33, 34, 49];
+
+/// Seconds that a connection without data waits to be accepted: the first end of a retransmission that is not earlier.
+fn deferred(seconds: i32) -> i32 {
+    const LONGEST: i32 = 120;
+    let (mut period, mut wait) = (i32::from(seconds > 0), 1);
+    for _ in 1..255 {
+        if period >= seconds {
+            break;
+        }
+        wait = (wait * 2).min(LONGEST);
+        period += wait;
+    }
+    period
 }
 
 /// The bytes of an option, as many of them as the program has room for.
@@ -302,10 +329,15 @@ pub fn get(
 ) -> Result<Vec<u8>> {
     let is_strange = family == Family::V4 && level != IP && !is_own_level(level, sort);
     let found = match find(level, name, sort, family) {
+        // No packet of another socket has its head.
+        Err(_) if (level, name) == (IP, 3) => return Ok(0i32.to_le_bytes()[..room.min(4)].to_vec()),
         Err(_) if is_strange => return Err(Error::NotSupported),
         found => found?,
     };
     let value = match found {
+        // What was set as 0 is what the machine has.
+        place if (level, name) == (TCP, 8) && value(store, place) == 0 => TABLE[place].first,
+        place if (level, name) == (IP, 49) && family == Family::V6 && store.get(place) == 0 => 0,
         place @ (place::RECEIVE_BUFFER | place::SEND_BUFFER) if store.get(place) == 0 => first_buffer(sort, place),
         place => value(store, place),
     };
@@ -397,6 +429,22 @@ mod tests {
         assert_eq!(set(&words, (TCP, 1), (Udp, Family::V4), &[1; 4], true), Err(Error::NoSuchOption));
         assert_eq!(try_to_set(&words, (SOCKET, 36), Tcp, 1), Err(Error::NotPermitted));
         assert_eq!(try_to_set(&words, (SOCKET, 19), Tcp, 1), Err(Error::NoSuchOption));
+    }
+
+    #[test]
+    fn some_numbers_become_others() {
+        let words = words();
+        let set_and_told = |option, value| try_to_set(&words, option, Tcp, value).map(|_| told(&words, option, Tcp));
+        for (value, seconds) in [(0, 0), (1, 1), (-1, 0), (2, 3), (64, 127), (255, 367), (256, 367), (MOST, 29_887)] {
+            assert_eq!(set_and_told((TCP, 9), value), Ok(seconds), "{value}");
+        }
+        for (value, seconds) in [(0, 60), (1, 1), (-1, -1), (255, 120), (i32::MIN, -1)] {
+            assert_eq!(set_and_told((TCP, 8), value), Ok(seconds), "{value}");
+        }
+        assert_eq!((set_and_told((IP, 1), -1), set_and_told((IPV6, 67), 255)), (Ok(0xfc), Ok(0xfc)));
+        assert_eq!(set_and_told((IP, 33), 1), Err(Error::Invalid));
+        assert_eq!(set(&words, (IP, 34), (Udp, Family::V4), &[], true), Err(Error::Invalid));
+        assert_eq!(get(&words, (IP, 3), (Udp, Family::V4), 4), Ok(alloc::vec![0; 4]));
     }
 
     /// No two rows are one option, and the places that have names are where they are looked for.

@@ -516,7 +516,7 @@ impl FileOps for InternetSocket {
             0x8905 if self.sort == Sort::Tcp => {
                 usercopy::write_half(argument, u32::from(self.is_at_mark())).map(|()| 0)
             }
-            _ => crate::syscalls::device_request(request, argument),
+            _ => crate::syscalls::device_request(self.family, request, argument),
         }
     }
 

@@ -660,7 +660,7 @@ impl FileOps for Socket {
     /// `SIOCOUTQ`: bytes that it sent and that nobody has received yet.
     fn ioctl(&self, request: u32, argument: u64) -> Result<u64> {
         if request != ioctl::TIOCOUTQ {
-            return crate::syscalls::device_request(request, argument);
+            return crate::syscalls::device_request(internet::address::Family::V6, request, argument);
         }
         let outgoing = self.ends().outgoing.clone();
         let waiting = outgoing.map_or(Ok(0), |pipe| pipe.data_waiting(false))?;

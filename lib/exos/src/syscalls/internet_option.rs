@@ -140,7 +140,7 @@ fn has_filter_v6(socket: &InternetSocket) -> bool {
 
 fn change_group(socket: &InternetSocket, address: Address, joins: bool) -> Result<()> {
     if socket.sort == Sort::Tcp {
-        return Err(Errno::EPROTOTYPE);
+        return Err(Errno::EPROTO);
     }
     socket.change_group(Endpoint { address, port: 0 }, joins)
 }
@@ -178,6 +178,8 @@ pub(super) fn get(description: &OpenFile, option: (u32, u32), to: u64, bytes_at:
         return None;
     }
     let room = match usercopy::read_half(bytes_at) {
+        // ipv6(7) takes a length as it is, without a sign.
+        Ok(room) if (room as i32) < 0 && option.0 == level::IPV6 => 4,
         Ok(room) if (room as i32) < 0 => return Some(Err(Errno::EINVAL)),
         Ok(room) => room as usize,
         Err(error) => return Some(Err(error)),
@@ -253,8 +255,8 @@ fn information(socket: &InternetSocket) -> Vec<u8> {
 const NAME: usize = 16;
 
 /// `SIOCGIF…`: what there is to know about the loopback device.
-pub(crate) fn device_request(request: u32, argument: u64) -> Result<u64> {
-    if !matches!(request, 0x8910..=0x8942) {
+pub(crate) fn device_request(family: Family, request: u32, argument: u64) -> Result<u64> {
+    if !matches!(request, 0x8910..=0x8942 | 0x8970) {
         return Err(Errno::ENOTTY);
     }
     if request == 0x8912 {
@@ -270,6 +272,10 @@ pub(crate) fn device_request(request: u32, argument: u64) -> Result<u64> {
             _ => Err(Errno::ENODEV),
         };
     }
+    // Addresses of IPv4 are for sockets of IPv4.
+    if family == Family::V6 && matches!(request, 0x8915 | 0x8917 | 0x8919 | 0x891b) {
+        return Err(Errno::ENOTTY);
+    }
     if name.split(|byte| *byte == 0).next() != Some(b"lo") {
         return Err(Errno::ENODEV);
     }
@@ -284,6 +290,8 @@ pub(crate) fn device_request(request: u32, argument: u64) -> Result<u64> {
         0x8927 => usercopy::write(value, &[&772u16.to_le_bytes()[..], &[0; 14]].concat()),
         0x8933 => usercopy::write_half(value, 1),
         0x8942 => usercopy::write_half(value, 1000),
+        // Memory and interrupts of the device.
+        0x8970 => usercopy::write(value, &[0; 24]),
         _ => Err(Errno::EPERM),
     }
     .map(|()| 0)
