@@ -121,25 +121,89 @@ static uint64_t argument(void) {
     }
 }
 
-// What stops or ends the caller for certain, or signals all processes of the user, the victims among them.
-static int is_left_out(long number) {
-    static const int left_out[] = {SYS_kill, SYS_tkill, SYS_tgkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo, SYS_pidfd_send_signal,
+// Calls that may end the caller, or reach other processes of its user, are made with itself as their object.
+static uint64_t own_process(void) {
+    switch (below(5)) {
+    case 0: return (uint64_t)getpid();
+    case 1: return (uint64_t)syscall(SYS_gettid);
+    case 2: return INT_MAX - below(9);
+    default: return 0;
+    }
+}
+
+static uint64_t any_signal(void) { return below(4) ? (uint64_t)SIGRTMIN + below(20) : below(70); }
+
+// A frame of a signal handler that no kernel made, and random registers in it.
+static void return_from_no_handler(void) {
+    uint64_t *frame = (uint64_t *)(room + below(8) * PAGE + below(64) * 8);
+    for (int word = 0; word < 120; word++) frame[word] = below(2) ? next() : argument();
+    __asm__ volatile("mov %0, %%rsp; mov $15, %%eax; syscall; ud2" ::"r"(frame) : "rax", "rcx", "r11", "memory");
+}
+
+// Makes such a call. Those that mostly end the caller are made one time in four.
+static void make_call_on_itself(long number, uint64_t *given) {
+    switch (number) {
+    case SYS_kill: case SYS_tkill: case SYS_rt_sigqueueinfo:
+        given[0] = own_process(), given[1] = any_signal();
+        break;
+    case SYS_tgkill: case SYS_rt_tgsigqueueinfo:
+        given[0] = own_process(), given[1] = own_process(), given[2] = any_signal();
+        break;
+    case SYS_pidfd_send_signal:
+        given[1] = 0;
+        break;
+    case SYS_setpriority: case SYS_ioprio_set:
+        // Not all processes of a user.
+        given[0] = below(3) ? below(2) : 4 + below(9), given[1] = own_process();
+        break;
+    case SYS_ptrace:
+        given[1] = own_process();
+        break;
+    case SYS_prlimit64: case SYS_sched_setscheduler: case SYS_sched_setparam: case SYS_sched_setattr:
+    case SYS_sched_setaffinity: case SYS_process_vm_writev:
+        given[0] = own_process();
+        break;
+    case SYS_fork: case SYS_clone:
+        // Not in the memory of the caller, which still uses the stack.
+        given[0] &= ~(uint64_t)(CLONE_VM | CLONE_VFORK), given[1] = 0;
+        if (syscall(number, given[0], given[1], given[2], given[3], given[4]) == 0) _exit(0);
+        return;
+    case SYS_vfork:
+        if (vfork() == 0) _exit(0);
+        return;
+    case SYS_pause:
+        if (below(4)) return;
+        ualarm(1000, 0);
+        break;
+    case SYS_exit: case SYS_exit_group:
+        if (below(4)) return;
+        given[0] = below(100);
+        break;
+    case SYS_rt_sigreturn:
+        if (below(4) == 0) return_from_no_handler();
+        return;
+    }
+    syscall(number, given[0], given[1], given[2], given[3], given[4], given[5]);
+}
+
+static int is_on_itself(long number) {
+    static const int all[] = {SYS_kill, SYS_tkill, SYS_tgkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo, SYS_pidfd_send_signal,
         SYS_exit, SYS_exit_group, SYS_fork, SYS_vfork, SYS_pause, SYS_rt_sigreturn, SYS_setpriority, SYS_ptrace,
         SYS_prlimit64, SYS_sched_setscheduler, SYS_sched_setparam, SYS_sched_setattr, SYS_sched_setaffinity, SYS_ioprio_set,
         SYS_process_vm_writev, SYS_clone};
-    for (unsigned index = 0; index < sizeof left_out / sizeof *left_out; index++)
-        if (left_out[index] == number) return 1;
+    for (unsigned index = 0; index < sizeof all / sizeof *all; index++)
+        if (all[index] == number) return 1;
     return 0;
 }
 
 static void make_call(void) {
     uint64_t given[6];
-    long number;
-    do number = below(CALLS); while (is_left_out(number));
+    long number = below(CALLS);
     for (int index = 0; index < 6; index++) given[index] = argument();
     if (getenv("RANDOM_CALLS_SHOWN"))
         dprintf(2, "%d: %ld %#lx %#lx %#lx %#lx %#lx %#lx\n", (int)syscall(SYS_gettid), number, given[0], given[1], given[2], given[3], given[4], given[5]);
-    syscall(number, given[0], given[1], given[2], given[3], given[4], given[5]);
+    if (is_on_itself(number)) make_call_on_itself(number, given);
+    else syscall(number, given[0], given[1], given[2], given[3], given[4], given[5]);
 }
 
 static void *call_beside(void *seed) {
