@@ -32,7 +32,7 @@ const FOLDERS: [&str; 11] = [
     "module",
 ];
 /// Files with one line that is the same on every machine: no huge pages, one node of memory, no sleeping states.
-const LINES: [(&str, &str); 33] = [
+const LINES: [(&str, &str); 32] = [
     ("devices/system/node/has_cpu", "0"),
     ("devices/system/node/has_memory", "0"),
     ("devices/system/node/has_normal_memory", "0"),
@@ -65,7 +65,6 @@ const LINES: [(&str, &str); 33] = [
     ("kernel/mm/transparent_hugepage/hpage_pmd_size", "2097152"),
     ("kernel/mm/transparent_hugepage/shmem_enabled", "always within_size advise [never] deny force"),
     ("kernel/mm/transparent_hugepage/use_zero_page", "0"),
-    ("power/state", ""),
 ];
 /// Links: to files whose contents change, which the reader's library makes, and to the loopback device.
 const LINKS: [(&str, &str); 3] = [
@@ -102,6 +101,9 @@ impl<S: PageStorage> FileTree<S> {
             let link = Fresh { target: target.as_bytes(), ..fresh(linux::S_IFLNK | 0o777) };
             self.create(folder, name.as_bytes(), link)?;
         }
+        // No state to sleep in: not even a line.
+        let power = self.told_folder(root, "power")?;
+        self.create(power, b"state", fresh(linux::S_IFREG | 0o644))?;
         let all = list(0, cpus);
         self.tell_at(root, "devices/system/node/node0/cpulist", &all)?;
         self.tell_at(root, "devices/system/node/node0/cpumap", &mask(0, cpus, cpus))?;
