@@ -14,6 +14,14 @@ macro_rules! errnos {
     ($($name:ident)*) => {
         impl Errno {
             $(#[doc = concat!("`", stringify!($name), "`")] pub const $name: Self = Self::new(raw::$name as u64);)*
+
+            /// Its name, if ExOS gives it by itself.
+            pub fn name(self) -> Option<&'static str> {
+                match self {
+                    $(Self::$name => Some(stringify!($name)),)*
+                    _ => None,
+                }
+            }
         }
     };
 }

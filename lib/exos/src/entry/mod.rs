@@ -4,5 +4,7 @@
 pub mod gate;
 pub mod hot_sites;
 #[cfg(target_os = "none")]
+mod legacy_calls;
+#[cfg(target_os = "none")]
 pub mod patch;
 pub mod patch_site;

@@ -1,9 +1,13 @@
 //! From registers to a call and back.
 
+use super::trace_format;
 use crate::errno::{Errno, Result};
 use crate::hw::current::process;
+use crate::hw::usercopy;
 use crate::process::{Process, option};
 use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt::Write;
 use linux_raw_sys::general as linux;
 use runtime::Kind;
@@ -141,11 +145,33 @@ pub fn perform(context: &mut Context) {
 
 #[cold]
 fn traced(call: &mut Call<'_>) {
-    let (number, [first, second, ..]) = (call.number(), call.arguments());
+    let number = call.number();
+    let thread = crate::hw::current::thread().shown_number();
+    let text = trace_format::call(number, call.arguments(), read_argument);
+    if matches!(number as u32, linux::__NR_exit | linux::__NR_exit_group) {
+        runtime::log_line!("[pid {thread}] {text} = ?");
+    }
     let result = call.by(call.process.calls.get());
     call.process.end_uses();
-    runtime::log_line!("{} call {number} ({first:#x}, {second:#x}) = {result:?}", call.process.number());
+    runtime::log_line!("[pid {thread}] {text} = {}", trace_format::result(result));
     call.give_back(number, result);
+}
+
+/// At most so many bytes of the program's memory; of a text those before its 0.
+fn read_argument(address: u64, most: usize, is_text: bool) -> Option<Vec<u8>> {
+    if !is_text {
+        return usercopy::read_vec(address, most).ok();
+    }
+    // A text may end right before memory that is not there.
+    let mut text = Vec::new();
+    for index in 0..most as u64 {
+        match usercopy::read_vec(address.checked_add(index)?, 1).ok()?[..] {
+            [0] => break,
+            [byte] => text.push(byte),
+            _ => return None,
+        }
+    }
+    Some(text)
 }
 
 /// Whether a call that a signal interrupted is made again (signal(7)): unless a handler without SA_RESTART runs first.
@@ -197,10 +223,19 @@ impl Summary {
             return;
         }
         let name = process.program.lock().name.clone();
-        let name = alloc::string::String::from_utf8_lossy(&name);
-        for (number, count) in self.counts.lock().iter() {
-            let mut line = alloc::string::String::new();
-            let _ = write!(line, "{name}: call {number} is not there, made {count} times");
+        let name = String::from_utf8_lossy(&name);
+        let counts = self.counts.lock();
+        // Every program asks for rseq, and does without it.
+        let told = counts.iter().filter(|(number, _)| **number != u64::from(linux::__NR_rseq));
+        for (number, count) in told.clone() {
+            let mut line = String::new();
+            let _ = write!(line, "{name}: {} is not there, made {count} times", trace_format::name(*number));
+            runtime::channel::send(Kind::Log, line.as_bytes());
+        }
+        let (total, kinds) = told.fold((0, 0), |(total, kinds), (_, count)| (total + count, kinds + 1));
+        if kinds > 0 {
+            let mut line = String::new();
+            let _ = write!(line, "{name}: {total} calls of {kinds} kinds are not there");
             runtime::channel::send(Kind::Log, line.as_bytes());
         }
     }

@@ -99,6 +99,7 @@ mod table;
 mod time;
 #[cfg(target_os = "none")]
 mod timer;
+pub mod trace_format;
 #[cfg(target_os = "none")]
 mod truncate_notify;
 pub mod uapi;
