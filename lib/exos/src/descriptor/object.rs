@@ -9,6 +9,7 @@ use crate::hw::usercopy;
 use crate::init::status_page;
 use crate::pipe::{self, Pipe, Side};
 use crate::process::rlimits::UNLIMITED;
+use crate::server::client;
 use crate::server::protocol::{APPEND, WINDOW_BYTES};
 use crate::syscalls::file_room;
 use crate::terminal::{Terminal, job_control, pty_master};
@@ -16,6 +17,8 @@ use crate::wait;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use linux_raw_sys::general as linux;
 use runtime::predicate::{Operator, Term, word};
 use runtime::{Kind, PageNumber, exposed};
@@ -56,7 +59,7 @@ pub enum Object {
 }
 
 /// What a file of `/proc` said when it was opened.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Text {
     /// Its path below `/proc`.
     pub path: Vec<u8>,
@@ -64,9 +67,35 @@ pub struct Text {
     pub bytes: Vec<u8>,
     /// It was opened through the link at its path.
     pub followed: bool,
+    /// Count of changes of the mount table that the last `poll` reported, if it is a mount table.
+    mounts_seen: AtomicU64,
 }
 
 impl Text {
+    /// A text as it is now.
+    pub fn new(path: Vec<u8>, bytes: Vec<u8>, followed: bool) -> Self {
+        let mounts_seen = AtomicU64::new(client::mount_changes().load(Acquire));
+        Self { path, bytes, followed, mounts_seen }
+    }
+
+    /// Whether it is a mount table, which `poll` reports changes of.
+    pub fn is_mount_table(&self) -> bool {
+        let name = self.path.rsplit(|byte| *byte == b'/').next();
+        matches!(name, Some(b"mounts" | b"mountinfo" | b"mountstats"))
+    }
+
+    /// Whether the mount table has changed since this was asked last.
+    pub fn take_mount_change(&self) -> bool {
+        let now = client::mount_changes().load(Acquire);
+        self.is_mount_table() && self.mounts_seen.swap(now, SeqCst) != now
+    }
+
+    /// What becomes true at the next change of the mount table.
+    fn mount_change(&self) -> Vec<Term> {
+        let seen = self.mounts_seen.load(Acquire);
+        if self.is_mount_table() { vec![word(client::mount_changes(), Operator::NotEqual, seen)] } else { Vec::new() }
+    }
+
     /// Whether it can be waited for: of the files of a process no more than its mounts and its network.
     pub fn can_be_waited_for(&self) -> bool {
         let mut parts = self.path.split(|byte| *byte == b'/');
@@ -470,6 +499,7 @@ impl OpenFile {
             (Object::Pipe(pipe, _), Event::Writable) => pipe.ring().read << 1 | u64::from(pipe.has_other(Side::Write)),
             (Object::Other(other), event) => other.event_sequence(event),
             (Object::Terminal(terminal), Event::Readable) => terminal.input_stamp(),
+            (Object::Text(text), Event::Readable) if text.is_mount_table() => client::mount_changes().load(Acquire),
             (_, event) => u64::from(self.is_ready(event)),
         }
     }
@@ -480,6 +510,7 @@ impl OpenFile {
             (Object::Pipe(pipe, _), event) => pipe.changes(event == Event::Readable).to_vec(),
             (Object::Other(other), event) => other.edge_terms(event),
             (Object::Terminal(terminal), Event::Readable) => terminal.input_changes().to_vec(),
+            (Object::Text(text), Event::Readable) => text.mount_change(),
             (_, event) => self.terms(event),
         }
     }

@@ -4,6 +4,8 @@
 //! Pure. What takes more than a process has a right to has a name of its own, which the server passes on from user 0 only.
 
 use super::prctl_state::{Attributes, Change};
+use crate::server::protocol::WINDOW_BYTES;
+use crate::vfs::path_walk::PATH_BYTES;
 
 use alloc::format;
 use alloc::string::String;
@@ -159,23 +161,24 @@ pub fn memory_from_path(path: &str) -> Option<[u64; 2]> {
     numbers?.try_into().ok()
 }
 
-/// A request to put bytes into memory.
-pub fn store_to_path(address: u64, bytes: &[u8]) -> String {
-    let mut path = format!("{STORE}/{address}/");
-    for byte in bytes {
-        path.extend([byte >> 4, byte & 15].map(|digit| char::from_digit(u32::from(digit), 16).unwrap_or('0')));
-    }
-    path
+/// A request to put bytes into memory, which follow the address as they are.
+pub fn store_to_bytes(address: u64, bytes: &[u8]) -> Vec<u8> {
+    let mut request = format!("{STORE}/{address}/").into_bytes();
+    request.extend_from_slice(bytes);
+    request
 }
 
 /// What such a request puts where.
-pub fn store_from_path(path: &str) -> Option<(u64, Vec<u8>)> {
-    let (address, digits) = path.strip_prefix(STORE)?.strip_prefix('/')?.split_once('/')?;
-    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let bytes: Option<Vec<u8>> =
-        pairs.iter().map(|[high, low]| Some((digit(*high)? << 4 | digit(*low)?) as u8)).collect();
-    rest.is_empty().then(|| Some((address.parse().ok()?, bytes?)))?
+pub fn store_from_bytes(request: &[u8]) -> Option<(u64, &[u8])> {
+    let rest = request.strip_prefix(STORE.as_bytes())?.strip_prefix(b"/")?;
+    let end = rest.iter().position(|byte| *byte == b'/')?;
+    let address = core::str::from_utf8(&rest[..end]).ok()?;
+    Some((address.parse().ok()?, &rest[end + 1..]))
+}
+
+/// Bytes that a request may have whose first name this is: those that carry memory fill the window.
+pub fn most_bytes(first: &[u8]) -> u64 {
+    if first == STORE.as_bytes() { WINDOW_BYTES } else { PATH_BYTES as u64 }
 }
 
 /// How a process is scheduled, as an answer has it.
@@ -231,9 +234,10 @@ mod tests {
         assert_eq!(schedule_from(b"123"), None);
         assert_eq!(memory_from_path(&memory_to_path(1 << 40, 3)), Some([1 << 40, 3]));
         let bytes: Vec<u8> = (0..=255).collect();
-        assert_eq!(store_from_path(&store_to_path(9, &bytes)), Some((9, bytes)));
-        for wrong in ["(store)/1/abc", "(store)/1/xx", "(store)/1", "(store)//00", "(memory)/1/00"] {
-            assert_eq!(store_from_path(wrong), None, "{wrong}");
+        assert_eq!(store_from_bytes(&store_to_bytes(9, &bytes)), Some((9, &bytes[..])));
+        assert_eq!([most_bytes(b"(store)"), most_bytes(b"(memory)")], [WINDOW_BYTES, PATH_BYTES as u64]);
+        for wrong in ["(store)/1", "(store)//00", "(memory)/1/00", "(store)"] {
+            assert_eq!(store_from_bytes(wrong.as_bytes()), None, "{wrong}");
         }
         assert_eq!(cut_from_path(&cut_to_path([7, 0, u64::MAX])), Some([7, 0, u64::MAX]));
         for wrong in ["", "(cut)", "(cut)/1/2", "(cut)/1/2/x", "(cut)/1/2/3/4", "7/0/1"] {

@@ -21,7 +21,7 @@ mod system;
 mod writable;
 
 use pid_self::{own_entry, thread_entry};
-pub(crate) use remote_read::{answer, request};
+pub(crate) use remote_read::{answer, request, request_bytes};
 pub(crate) use system::total_pages;
 pub(crate) use writable::write;
 
@@ -162,6 +162,21 @@ pub fn why_not_made(path: &[u8]) -> Errno {
     if find(path).is_ok() { Errno::EEXIST } else { Errno::ENOENT }
 }
 
+/// Why no file without a name can be made at a path below `/proc`.
+pub fn why_not_unnamed(path: &[u8]) -> Errno {
+    let parts: Vec<&[u8]> = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect();
+    let is_of_process = matches!(parts[..], [first] | [first, b"task", _] if first.iter().all(u8::is_ascii_digit))
+        || parts[..] == [b"self"]
+        || parts[..] == [b"thread-self"];
+    match find(path) {
+        // The folder of a process takes no change at all.
+        Ok(_) if is_of_process => Errno::EPERM,
+        Ok(entry) if is_directory(&entry) => Errno::EOPNOTSUPP,
+        Ok(_) => Errno::ENOTDIR,
+        Err(error) => error,
+    }
+}
+
 /// Opens what lies at a path.
 pub fn open(path: &[u8], flags: u32) -> Result<OpenFile> {
     let entry = find(path)?;
@@ -179,15 +194,15 @@ pub fn open(path: &[u8], flags: u32) -> Result<OpenFile> {
     const LINK_ITSELF: u32 = linux::O_PATH | linux::O_NOFOLLOW;
     let path = settled(path);
     let object = match entry {
-        Entry::Text(bytes) => Object::Text(Arc::new(Text { path, bytes, followed: false })),
+        Entry::Text(bytes) => Object::Text(Arc::new(Text::new(path, bytes, false))),
         Entry::Link(_) | Entry::Descriptor(_) | Entry::Namespace(_) if flags & LINK_ITSELF == LINK_ITSELF => {
-            Object::Text(Arc::new(Text { path, bytes: Vec::new(), followed: false }))
+            Object::Text(Arc::new(Text::new(path, Vec::new(), false)))
         }
         Entry::Descriptor(number) => {
             let description = process().description(number).map_err(|_| Errno::ENOENT)?;
             return reopen(&description, flags);
         }
-        Entry::Namespace(_) => Object::Text(Arc::new(Text { path, bytes: Vec::new(), followed: true })),
+        Entry::Namespace(_) => Object::Text(Arc::new(Text::new(path, Vec::new(), true))),
         Entry::Link(_) => return Err(Errno::ELOOP),
         Entry::Directory(names) => Object::Listing(Arc::new(Listing { path, entries: listing(&names) })),
     };

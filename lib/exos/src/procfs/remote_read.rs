@@ -30,7 +30,12 @@ pub(super) fn ask(number: u64, parts: &[&str]) -> Result<Entry> {
 
 /// Has another process do what a request says (`process::request`): its answer.
 pub(crate) fn request(number: u64, path: &str) -> Result<Vec<u8>> {
-    match ask_path(number, path.as_bytes())? {
+    request_bytes(number, path.as_bytes())
+}
+
+/// The same of a request that carries bytes as they are.
+pub(crate) fn request_bytes(number: u64, path: &[u8]) -> Result<Vec<u8>> {
+    match ask_path(number, path)? {
         Entry::Text(bytes) => Ok(bytes),
         _ => Err(Errno::EIO),
     }
@@ -99,15 +104,17 @@ pub(crate) fn answer() -> bool {
     true
 }
 
-fn answer_to(question: u64, path: &[u8]) {
+/// What a request finds. One that carries memory is not looked at as a text.
+fn entry_of(path: &[u8]) -> Result<(u64, Vec<u8>)> {
+    let of_memory = [remote_request::MEMORY, remote_request::STORE].map(str::as_bytes);
+    if path.split(|byte| *byte == b'/').next().is_some_and(|first| of_memory.contains(&first)) {
+        return crate::syscalls::answer_memory(path).map(|bytes| (TEXT, bytes));
+    }
     let text = String::from_utf8_lossy(path);
     let parts: Vec<&str> = text.split('/').collect();
-    let entry = match parts.first() {
+    match parts.first() {
         Some(&(remote_request::LIMIT | remote_request::RAISED_LIMIT)) => {
             crate::syscalls::answer_limit(process(), &text).map(|bytes| (TEXT, bytes))
-        }
-        Some(&(remote_request::MEMORY | remote_request::STORE)) => {
-            crate::syscalls::answer_memory(process(), &text).map(|bytes| (TEXT, bytes))
         }
         Some(&remote_request::ADOPT) => crate::process::subreaper::answer(&text).map(|bytes| (TEXT, bytes)),
         Some(&remote_request::DESCRIPTION) => {
@@ -120,8 +127,11 @@ fn answer_to(question: u64, path: &[u8]) {
             crate::syscalls::answer_schedule(process(), &text).map(|bytes| (TEXT, bytes))
         }
         _ => own_entry(&parts).and_then(encode),
-    };
-    let (error, kind, bytes) = match entry {
+    }
+}
+
+fn answer_to(question: u64, path: &[u8]) {
+    let (error, kind, bytes) = match entry_of(path) {
         Ok((kind, bytes)) => (0, kind, bytes),
         Err(error) => (u64::from(error.number()), 0, Vec::new()),
     };

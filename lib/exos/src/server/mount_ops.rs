@@ -1,7 +1,7 @@
 //! The mount table at the server: who may change it, and what changes for whom.
 
 use super::dispatch::{Answer, Client, FileServer, NOTHING, Outcome};
-use super::protocol::WINDOW_BYTES;
+use super::protocol::{MOUNTS, WINDOW_BYTES};
 use crate::address_map::PAGE_SIZE;
 use crate::errno::{Errno, Result};
 use crate::vfs::file_data::PageStorage;
@@ -10,6 +10,7 @@ use crate::vfs::mount_table::{Kind, Location};
 use crate::vfs::namespace::FsCredentials;
 use crate::vfs::path_walk::WalkResult;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering::SeqCst;
 use linux_raw_sys::general as linux;
 
 /// What `mount` takes for one of its other calls, in the order in which it looks.
@@ -50,6 +51,7 @@ impl FileServer {
         } else {
             self.tree.mount(on, request, who)?;
         }
+        self.publish_mount_change();
         Ok(NOTHING.into())
     }
 
@@ -71,6 +73,7 @@ impl FileServer {
             Ok(place) => {
                 check_privilege(who)?;
                 self.tree.unmount(place, flags)?;
+                self.publish_mount_change();
                 Ok(NOTHING.into())
             }
         }
@@ -96,7 +99,14 @@ impl FileServer {
         for number in moved {
             self.set_root(number, new)?;
         }
+        self.publish_mount_change();
         Ok(NOTHING.into())
+    }
+
+    /// Wakes the processes that poll a mount table.
+    fn publish_mount_change(&self) {
+        self.notice.words()[MOUNTS].fetch_add(1, SeqCst);
+        crate::wait::kick_idle();
     }
 
     /// The lines of `/proc/self/mountinfo` from the `skip`-th on, as many as fit into the window, and how many.

@@ -9,7 +9,6 @@ use super::protocol::{NO_LONGER_WANTED, WINDOW_BYTES};
 use crate::errno::{Errno, Result};
 use crate::process::credentials::{Credentials, ResIds};
 use crate::process::remote_request;
-use crate::vfs::path_walk::PATH_BYTES;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use runtime::{EnvironmentId, exposed};
@@ -73,10 +72,12 @@ impl FileServer {
         (asked, length): (u64, u64),
         tell: impl Fn() -> Result<()>,
     ) -> Result<Answer> {
-        let path = self.bytes(caller, length.min(PATH_BYTES as u64))?;
+        let mut path = self.bytes(caller, length.min(WINDOW_BYTES))?;
         let (Some(asker), Some(target)) = (self.clients.get(&caller), self.clients.get(&asked)) else {
             return Err(Errno::ESRCH);
         };
+        let most = remote_request::most_bytes(path.split(|byte| *byte == b'/').next().unwrap_or_default());
+        path.truncate(most as usize);
         let first = path.split(|byte| *byte == b'/').next().unwrap_or_default();
         let raises =
             [remote_request::RAISED_LIMIT, remote_request::RAISED_SCHEDULE].iter().any(|name| first == name.as_bytes());

@@ -42,6 +42,11 @@ pub const DISK_DONE: usize = 176;
 pub const DISK_WORK: usize = 177;
 /// In place of an error: the client repeats its request when the word [`DISK_DONE`] differs from word 1.
 pub const NOT_YET: u64 = 1 << 33;
+/// As the first word of `QueueNotify`: the answer says whether the notice with the number in the third word is still
+/// there, and whether a message has used it up.
+pub const ASKS_NOTICE: u64 = 2;
+/// Word of the notice page that counts changes of the mount table.
+pub const MOUNTS: usize = 4;
 /// In place of an error: the path leads out of the file system; the node is in word 1, the length of the rest, which
 /// lies in the window, in word 2.
 pub const ELSEWHERE: u64 = 1 << 32;

@@ -12,6 +12,7 @@ use crate::vfs::file_lock::{Lock, Owner};
 use crate::vfs::inode::NodeId;
 use crate::vfs::mount_table::Location;
 use crate::vfs::namespace::{Fresh, FsCredentials, ROOT, access};
+use crate::vfs::superblock::PROC_VOLUME;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -300,6 +301,9 @@ impl FileServer {
     ) -> Result<Outcome> {
         const NAMEABLE: u64 = 1;
         const SEALABLE: u64 = 2;
+        if self.tree.node(directory.node)?.volume == PROC_VOLUME {
+            return Err(Errno::EOPNOTSUPP);
+        }
         let name = if called == 0 { None } else { Some(self.path(caller, 0, called)?.to_vec()) };
         let mode = linux::S_IFREG | mode as u32 & 0o7777;
         let node = self.tree.create_unnamed(

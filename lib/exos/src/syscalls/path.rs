@@ -243,7 +243,10 @@ pub(super) fn open_unnamed(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mo
     }
     let nameable = flags & linux::O_EXCL == 0;
     let found = walk(at, path, Last::Node, |files, at, path| files.make_unnamed(at, path, mode, [nameable, false]))?;
-    let node = found.here(Errno::EOPNOTSUPP)?;
+    let node = match found {
+        Found::Here(node) => node,
+        Found::LeavesFs(_, rest) => return Err(crate::procfs::why_not_unnamed(&rest)),
+    };
     let kept = flags & !(linux::O_CREAT | linux::O_EXCL | linux::O_TMPFILE | linux::O_TRUNC | linux::O_CLOEXEC);
     let description = OpenFile::new(Object::File { node }, kept | linux::O_LARGEFILE)?;
     give_number(call.process, description, flags)

@@ -296,6 +296,10 @@ fn terms(call: &Call<'_>, watched: &[u64]) -> Vec<Term> {
                 description.note_waiter(event);
                 terms.extend(description.terms(event));
             }
+            // A mount table can be read all the time.
+            if matches!(description.object, Object::Text(_)) {
+                terms.extend(description.changes(Event::Readable));
+            }
         }
     }
     terms
@@ -336,6 +340,11 @@ pub(crate) fn state(description: &OpenFile, wanted: u16) -> u16 {
         // The writer of a pipe without readers is told of an error; all others that the other side is gone.
         let is_writer = description.can_write() && matches!(description.object, Object::Pipe(..));
         found |= if is_writer { BROKEN } else { HUNG_UP };
+    }
+    if let Object::Text(text) = &description.object
+        && text.take_mount_change()
+    {
+        found |= BROKEN | wanted & SPECIAL;
     }
     if let Object::Other(other) = &description.object {
         found |= state_beside(description, &**other, wanted, found);

@@ -4,15 +4,16 @@
 use super::dispatch::Call;
 use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
-use crate::process::{Process, remote_request};
+use crate::process::remote_request;
+use crate::server::protocol::WINDOW_BYTES;
 use alloc::vec::Vec;
 
 /// Pieces of memory that a call can name.
 const MOST_PIECES: u64 = 1024;
 /// Bytes that are asked for at once.
-const READ_AT_ONCE: u64 = 64 << 10;
-/// Bytes that fit into a request.
-const WRITTEN_AT_ONCE: u64 = 1500;
+const READ_AT_ONCE: u64 = 512 << 10;
+/// Bytes that fit into a request behind its first name and the address.
+const WRITTEN_AT_ONCE: u64 = WINDOW_BYTES - 64;
 
 /// Pieces of memory, one after the other.
 struct Pieces(Vec<(u64, u64)>);
@@ -72,8 +73,9 @@ fn carry(call: &Call<'_>, most: u64, mut step: impl FnMut(u64, u64, u64) -> Resu
 }
 
 /// Has the library of another process do something to its memory.
-fn ask(number: u64, path: &str) -> Result<Vec<u8>> {
-    crate::procfs::request(number, path).map_err(|error| if error == Errno::EACCES { Errno::EPERM } else { error })
+fn ask(number: u64, path: &[u8]) -> Result<Vec<u8>> {
+    crate::procfs::request_bytes(number, path)
+        .map_err(|error| if error == Errno::EACCES { Errno::EPERM } else { error })
 }
 
 pub(super) fn process_vm_readv(call: &mut Call<'_>) -> Result<u64> {
@@ -82,7 +84,7 @@ pub(super) fn process_vm_readv(call: &mut Call<'_>) -> Result<u64> {
     carry(call, READ_AT_ONCE, |here, there, bytes| {
         let told = match is_own {
             true => read_own(there, bytes)?,
-            false => ask(number, &remote_request::memory_to_path(there, bytes))?,
+            false => ask(number, remote_request::memory_to_path(there, bytes).as_bytes())?,
         };
         usercopy::write(here, &told)?;
         Ok(told.len() as u64)
@@ -97,7 +99,7 @@ pub(super) fn process_vm_writev(call: &mut Call<'_>) -> Result<u64> {
         match is_own {
             true => write_own(there, &contents),
             false => {
-                let told = ask(number, &remote_request::store_to_path(there, &contents))?;
+                let told = ask(number, &remote_request::store_to_bytes(there, &contents))?;
                 told.try_into().map(u64::from_le_bytes).map_err(|_| Errno::EIO)
             }
         }
@@ -117,10 +119,11 @@ fn write_own(address: u64, contents: &[u8]) -> Result<u64> {
 }
 
 /// What another process asks that may look into this one.
-pub(crate) fn answer_memory(_: &Process, path: &str) -> Result<Vec<u8>> {
-    if let Some([address, bytes]) = remote_request::memory_from_path(path) {
+pub(crate) fn answer_memory(request: &[u8]) -> Result<Vec<u8>> {
+    let text = core::str::from_utf8(request).ok();
+    if let Some([address, bytes]) = text.and_then(remote_request::memory_from_path) {
         return read_own(address, bytes.min(READ_AT_ONCE));
     }
-    let (address, contents) = remote_request::store_from_path(path).ok_or(Errno::EINVAL)?;
-    Ok(write_own(address, &contents)?.to_le_bytes().to_vec())
+    let (address, contents) = remote_request::store_from_bytes(request).ok_or(Errno::EINVAL)?;
+    Ok(write_own(address, contents)?.to_le_bytes().to_vec())
 }

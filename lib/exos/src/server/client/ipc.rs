@@ -3,7 +3,7 @@
 use super::Client;
 use super::dcache::notice;
 use crate::errno::Result;
-use crate::server::protocol::{FUTEX_WAKES, FUTEX_WAKES_WORDS, IpcCommand, IpcKind, Listed, Request};
+use crate::server::protocol::{FUTEX_WAKES, FUTEX_WAKES_WORDS, IpcCommand, IpcKind, Listed, MOUNTS, Request};
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 
@@ -63,4 +63,9 @@ pub fn futex_wakes(thread: u64) -> &'static AtomicU64 {
 /// The server's count of changes that clients wait for.
 pub fn changes() -> &'static AtomicU64 {
     notice(0)
+}
+
+/// The server's count of changes of the mount table.
+pub fn mount_changes() -> &'static AtomicU64 {
+    notice(MOUNTS)
 }
