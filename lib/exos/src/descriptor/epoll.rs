@@ -25,6 +25,8 @@ const EDGE: u32 = linux::EPOLLET;
 const ONCE: u32 = linux::EPOLLONESHOT;
 /// Sets in each other at most (`EP_MAX_NESTS` of Linux, and the first).
 const NESTED: usize = 5;
+/// Events that come with something to read.
+const READABLE: u32 = linux::EPOLLIN | linux::EPOLLRDNORM | linux::EPOLLRDHUP | linux::EPOLLPRI;
 /// Events that are told whether they were asked for or not.
 const ALWAYS: u32 = linux::EPOLLERR | linux::EPOLLHUP;
 
@@ -41,6 +43,8 @@ struct Interest {
     told: Option<[u64; 2]>,
     /// Told once, and not to be told again until it is changed.
     spent: bool,
+    /// The stamp of the event that this interest claimed last (`EPOLLEXCLUSIVE`).
+    claimed: u64,
 }
 
 /// The set.
@@ -76,7 +80,10 @@ impl Set {
             _ => {}
         }
         description.watched.store(true, Relaxed);
-        interests.insert(key, Interest { key, events, data, told: None, spent: false });
+        let mut interest = Interest { key, events, data, told: None, spent: false, claimed: 0 };
+        // What has come before the interest is reported to it, too.
+        interest.claimed = interest.exclusive_stamp(description).unwrap_or(0);
+        interests.insert(key, interest);
         self.changes.fetch_add(1, SeqCst);
         drop(interests);
         wait::kick_idle();
@@ -131,7 +138,7 @@ impl Set {
             for (key, interest) in interests.all.iter_mut().filter(|(key, interest)| in_turn(key, interest)) {
                 let Some(description) = interest.watched() else { continue };
                 let events = interest.come(&description);
-                if events != 0 {
+                if events != 0 && interest.claims(&description) {
                     interest.tell(&description);
                     tell(events, interest.data);
                     count += 1;
@@ -182,7 +189,7 @@ impl Interest {
 
     fn wants(&self, event: Event) -> bool {
         let bit = match event {
-            Event::Readable => linux::EPOLLIN | linux::EPOLLRDNORM | linux::EPOLLRDHUP,
+            Event::Readable => READABLE,
             Event::Writable => linux::EPOLLOUT | linux::EPOLLWRNORM,
         };
         self.events & bit != 0
@@ -201,6 +208,29 @@ impl Interest {
         if is_news { state } else { 0 }
     }
 
+    /// A number that is another one after each event, for an interest that shares its events with others.
+    fn exclusive_stamp(&self, description: &OpenFile) -> Option<u64> {
+        let is_exclusive = self.events & linux::EPOLLEXCLUSIVE != 0 && description.counts_events();
+        let [readable, writable] = self.stamps(description);
+        is_exclusive.then(|| (readable ^ writable.rotate_left(32)).wrapping_add(1))
+    }
+
+    /// Whether an event that has come is this interest's to report: the first of the exclusive interests takes it.
+    fn claims(&mut self, description: &OpenFile) -> bool {
+        let Some(stamp) = self.exclusive_stamp(description) else { return true };
+        let is_its = self.claimed == stamp || description.claim_event(stamp);
+        if is_its {
+            self.claimed = stamp;
+        }
+        is_its
+    }
+
+    /// Whether another exclusive interest has claimed the event that came last.
+    fn is_claimed_elsewhere(&self, description: &OpenFile) -> bool {
+        let stamp = self.exclusive_stamp(description);
+        stamp.is_some_and(|stamp| self.claimed != stamp && description.claimed_event() == stamp)
+    }
+
     fn tell(&mut self, description: &OpenFile) {
         self.told = (self.events & EDGE != 0).then(|| self.stamps(description));
         self.spent = self.events & ONCE != 0;
@@ -211,10 +241,11 @@ impl Interest {
     }
 
     fn terms(&self) -> Vec<Term> {
-        if self.told.is_some() {
+        let Some(description) = self.watched() else { return Vec::new() };
+        let only_exceptional = self.events & READABLE == linux::EPOLLPRI && self.events & linux::EPOLLOUT == 0;
+        if self.told.is_some() || only_exceptional || self.is_claimed_elsewhere(&description) {
             return self.changes();
         }
-        let Some(description) = self.watched() else { return Vec::new() };
         let one = |event| {
             description.note_waiter(event);
             description.terms(event)
@@ -235,7 +266,9 @@ impl Interest {
 impl FileOps for Set {
     fn is_ready(&self, event: Event) -> bool {
         let interests = self.interests.lock();
-        let has_come = |interest: &Interest| interest.watched().is_some_and(|open| interest.come(&open) != 0);
+        let has_come = |interest: &Interest| {
+            interest.watched().is_some_and(|open| interest.come(&open) != 0 && !interest.is_claimed_elsewhere(&open))
+        };
         event == Event::Readable && interests.values().any(|interest| !interest.spent && has_come(interest))
     }
 

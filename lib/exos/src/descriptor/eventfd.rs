@@ -111,6 +111,10 @@ impl FileOps for EventCounter {
         }])
     }
 
+    fn counts_events(&self) -> bool {
+        true
+    }
+
     fn event_sequence(&self, event: Event) -> u64 {
         self.cell.word(stamp_of(event)).load(Acquire)
     }

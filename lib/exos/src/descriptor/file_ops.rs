@@ -66,6 +66,11 @@ pub trait FileOps: Any + Debug + Send + Sync {
         u64::from(self.is_ready(event))
     }
 
+    /// Whether that number counts events, and is never one that it was before.
+    fn counts_events(&self) -> bool {
+        false
+    }
+
     /// What becomes true when the stamp of an event changes.
     fn edge_terms(&self, event: Event) -> Vec<Term> {
         self.wait_terms(event)

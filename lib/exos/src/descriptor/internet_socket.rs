@@ -434,6 +434,10 @@ impl FileOps for InternetSocket {
         }
     }
 
+    fn counts_events(&self) -> bool {
+        true
+    }
+
     fn event_sequence(&self, event: Event) -> u64 {
         match (self.sort, self.state()) {
             (Sort::Tcp, state::LISTENING) => self.word(page::CAME).load(Acquire),

@@ -265,6 +265,26 @@ impl OpenFile {
         self.record.locks().fetch_or(LOCKED, Release);
     }
 
+    /// Whether its stamps count events, and its record has room for the one that was claimed last.
+    pub fn counts_events(&self) -> bool {
+        match &self.object {
+            Object::Pipe(..) => true,
+            Object::Other(other) => other.counts_events(),
+            _ => false,
+        }
+    }
+
+    /// The stamp of the event that an exclusive interest claimed last. It lies where files have their offset.
+    pub fn claimed_event(&self) -> u64 {
+        self.record.offset().load(Acquire)
+    }
+
+    /// Claims the event with a stamp, unless another interest has claimed it.
+    pub fn claim_event(&self, stamp: u64) -> bool {
+        let before = self.claimed_event();
+        before != stamp && self.record.offset().compare_exchange(before, stamp, SeqCst, Relaxed).is_ok()
+    }
+
     /// Who is to be told of what comes, as `call::owner` has it; 0: nobody.
     pub fn owner(&self) -> u64 {
         self.record.locks().load(Acquire) & !LOCKED

@@ -582,6 +582,10 @@ impl FileOps for Socket {
         }
     }
 
+    fn counts_events(&self) -> bool {
+        true
+    }
+
     fn event_sequence(&self, event: Event) -> u64 {
         if let Some(words) = self.queue_words() {
             return words[CAME].load(Acquire);

@@ -174,7 +174,9 @@ fn descriptor(number: u64) -> Result<Entry> {
         Object::Other(other) => other.more_information(),
         _ => String::new(),
     };
-    let text = format!("pos:\t{}\nflags:\t0{flags:o}\nmnt_id:\t{mount}\nino:\t{node}\n{more}", description.offset());
+    // Pipes and the like have no offset.
+    let offset = if description.counts_events() { 0 } else { description.offset() };
+    let text = format!("pos:\t{offset}\nflags:\t0{flags:o}\nmnt_id:\t{mount}\nino:\t{node}\n{more}");
     read_descriptor(number).map(|_| Entry::Text(text.into_bytes()))
 }
 
