@@ -42,7 +42,9 @@ impl FileOps for Queue {
         Vec::from([word(changes, Operator::NotEqual, seen)])
     }
 
+    /// A process that closes a queue wants no notice of it any more.
     fn closed(&self, ended: bool) {
+        let _ = process().files.lock().on_object(Request::QueueNotify, [self.number, 0, 0, 0, 0]);
         if ended {
             let _ = process().files.lock().on_object(Request::QueueClose, [self.number, 0, 0, 0, 0]);
         }

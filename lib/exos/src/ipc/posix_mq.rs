@@ -30,6 +30,8 @@ pub struct Queue {
     pub most: [u64; 2],
     /// Who wants to know.
     pub notice: Option<Notice>,
+    /// The notice that the last message used up which met one.
+    pub used_notice: Option<Notice>,
     /// Open descriptions of it.
     pub opens: u64,
     /// Messages that wait, by priority.
@@ -68,7 +70,9 @@ impl Queue {
         }
         let was_empty = self.is_empty();
         self.messages.entry(priority).or_default().push_back(bytes);
-        Ok(Some(if was_empty { self.notice.take() } else { None }))
+        let notice = if was_empty { self.notice.take() } else { None };
+        self.used_notice = notice.or(self.used_notice);
+        Ok(Some(notice))
     }
 
     /// Takes the oldest message of the highest priority; nothing where there is none.
@@ -143,7 +147,8 @@ impl Queues {
         }
         self.next += 1;
         let messages = BTreeMap::new();
-        let queue = Queue { owner: who, mode: how.mode & 0o777, most, notice: None, opens: 1, messages };
+        let queue =
+            Queue { owner: who, mode: how.mode & 0o777, most, notice: None, used_notice: None, opens: 1, messages };
         self.queues.insert(self.next, queue);
         self.names.insert(name.to_vec(), self.next);
         Ok(self.next)

@@ -6,7 +6,7 @@
 
 use super::dispatch::{Answer, FileServer, NOTHING};
 use super::handle::{Handle, node_of};
-use super::protocol::{IpcCommand, IpcKind, Listed, Request, WINDOW_BYTES};
+use super::protocol::{ASKS_NOTICE, IpcCommand, IpcKind, Listed, Request, WINDOW_BYTES};
 use crate::errno::{Errno, Result};
 use crate::ipc::id_table::{PRIVATE, Table, access};
 use crate::ipc::posix_mq::{Opening, Queues};
@@ -133,6 +133,10 @@ impl FileServer {
                 let queue = self.ipc.queues.find(a)?;
                 Ok([queue.most[0], queue.most[1], queue.len(), queue.bytes(), 0])
             }
+            Request::QueueNotify if b == ASKS_NOTICE => {
+                let (queue, notice) = (self.ipc.queues.find(a)?, Some([caller, 0, d]));
+                Ok([u64::from(queue.notice == notice), u64::from(queue.used_notice == notice), 0, 0, 0])
+            }
             Request::QueueNotify => self.queue_notify(caller, a, (b != 0).then_some([caller, c, d])),
             _ => Err(Errno::ENOSYS),
         }
@@ -147,6 +151,7 @@ impl FileServer {
             (None, Some([process, ..])) if process != caller => {}
             _ => queue.notice = notice,
         }
+        self.tell_of_change();
         Ok(NOTHING)
     }
 

@@ -7,6 +7,8 @@ use super::poll::duration;
 use super::time::wall_clock;
 use crate::descriptor::fd_pins::Used;
 use crate::descriptor::mq_fd::Queue;
+use crate::descriptor::netlink::{COOKIE, Netlink, QueueNotice};
+use crate::descriptor::object::Object;
 use crate::descriptor::open_file::OpenFile;
 use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
@@ -153,25 +155,40 @@ pub(super) fn mq_getsetattr(call: &mut Call<'_>) -> Result<u64> {
     Ok(0)
 }
 
-/// Signals, or no word at all; notices by threads come over a kind of socket that is not there.
+/// Asks for a signal, for no word at all, or for a cookie, which a thread of the program receives.
 pub(super) fn mq_notify(call: &mut Call<'_>) -> Result<u64> {
     let [number, event, ..] = call.arguments();
-    let wanted = if event == 0 {
-        [0; 3]
-    } else {
-        let value = usercopy::read_word(event)?;
-        let [signal, kind] =
-            [usercopy::read_half(event.saturating_add(8))?, usercopy::read_half(event.saturating_add(12))?];
-        let signal = match kind {
-            SIGEV_NONE => 0,
-            SIGEV_SIGNAL if (1..=COUNT).contains(&signal) => u64::from(signal),
-            SIGEV_SIGNAL => return Err(Errno::EINVAL),
-            SIGEV_THREAD => return Err(Errno::ENOSYS),
-            _ => return Err(Errno::EINVAL),
-        };
-        [1, signal, value]
+    if event == 0 {
+        let (_, queue) = find(call, number, |_| true)?;
+        call.process.files.lock().on_object(Request::QueueNotify, [queue.number, 0, 0, 0, 0])?;
+        return Ok(0);
+    }
+    let value = usercopy::read_word(event)?;
+    let [signal, kind] =
+        [usercopy::read_half(event.saturating_add(8))?, usercopy::read_half(event.saturating_add(12))?];
+    let signal = match kind {
+        SIGEV_NONE => 0,
+        SIGEV_SIGNAL if (1..=COUNT).contains(&signal) => u64::from(signal),
+        SIGEV_THREAD => return notify_by_cookie(call, number, value, signal),
+        _ => return Err(Errno::EINVAL),
     };
     let (_, queue) = find(call, number, |_| true)?;
-    let words = [queue.number, wanted[0], wanted[1], wanted[2], 0];
+    let words = [queue.number, 1, signal, value, 0];
     call.process.files.lock().on_object(Request::QueueNotify, words).map(|_| 0)
+}
+
+/// `SIGEV_THREAD`: the C library's thread receives the cookie at `cookie_at` from a socket when a message comes.
+fn notify_by_cookie(call: &Call<'_>, number: u64, cookie_at: u64, socket: u32) -> Result<u64> {
+    let cookie = usercopy::read_vec(cookie_at, COOKIE)?;
+    let cookie = <[u8; COOKIE]>::try_from(cookie.as_slice()).map_err(|_| Errno::EFAULT)?;
+    let socket = call.process.description(u64::from(socket))?;
+    let is_socket =
+        matches!(&socket.object, Object::Other(other) if other.status().0 & linux::S_IFMT == linux::S_IFSOCK);
+    let netlink = socket.as_kind::<Netlink>().ok_or(if is_socket { Errno::EINVAL } else { Errno::ENOTSOCK })?;
+    let (_, queue) = find(call, number, |_| true)?;
+    // Earlier notices of this process have other numbers.
+    let id = runtime::clock::ticks();
+    call.process.files.lock().on_object(Request::QueueNotify, [queue.number, 1, 0, id, 0])?;
+    netlink.add_notice(QueueNotice { queue: queue.number, id, cookie });
+    Ok(0)
 }
