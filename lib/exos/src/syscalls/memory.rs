@@ -262,6 +262,29 @@ pub(super) fn mremap(call: &mut Call<'_>) -> Result<u64> {
     })
 }
 
+/// Maps other pages of its file in the place of a shared mapping, as Linux does since the call is deprecated.
+pub(super) fn remap_file_pages(call: &mut Call<'_>) -> Result<u64> {
+    let [start, bytes, protection, page, flags, _] = call.arguments();
+    let (start, bytes) = (start & !(PAGE_SIZE - 1), bytes & !(PAGE_SIZE - 1));
+    let offset = page.checked_mul(PAGE_SIZE).filter(|offset| offset.checked_add(bytes).is_some());
+    let (Some(offset), true, true) = (offset, protection == 0, start.checked_add(bytes).is_some_and(|end| end > start))
+    else {
+        return Err(Errno::EINVAL);
+    };
+    budget::reserve_or_fail(FOR_AN_AREA)?;
+    call.process.with_memory(|space, pages| {
+        let area = *space.areas.find(start).filter(|area| area.shared).ok_or(Errno::EINVAL)?;
+        let Backing::File { node, writable, .. } = area.backing else { return Err(Errno::EINVAL) };
+        if start + bytes > area.end {
+            return Err(Errno::EINVAL);
+        }
+        let locked = area.locked && flags & u64::from(linux::MAP_NONBLOCK) == 0;
+        let backing = Backing::File { node, offset, writable };
+        space.map(pages, Vma { start, end: start + bytes, backing, locked, ..area })?;
+        Ok(0)
+    })
+}
+
 /// Whether a mapping can go to an address: it must be aligned, within the program's, and beside what is there now.
 fn may_lie_at(to: u64, new_bytes: u64, (start, bytes): (u64, u64)) -> bool {
     let end = to.checked_add(new_bytes).filter(|end| *end <= PROGRAM_END);

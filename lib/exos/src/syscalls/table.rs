@@ -48,6 +48,7 @@ pub const OPERATIONS: Operations = operations! {
     __NR_select => poll::select,
     __NR_sched_yield => process::sched_yield,
     __NR_mremap => memory::mremap,
+    __NR_remap_file_pages => memory::remap_file_pages,
     __NR_madvise => memory_advice::madvise,
     __NR_dup => descriptor::dup,
     __NR_dup2 => descriptor::dup2,

@@ -4,6 +4,7 @@
 //! Holds always: what [`Frames`] records is what the tables hold; an entry allows writing only if its area does and no
 //! other process can reach the page through its own entry (or the area is shared on purpose).
 
+use super::cut_pages::CutPages;
 use super::fault_around::{READAHEAD, SequentialDetector, file_page};
 use super::page_record::{CHUNK_PAGES, COPY_ON_WRITE, FROM_FILE, PageRecord, SHARED, TOGETHER, entry, page_of};
 use super::vma::{AtFork, Backing, Protection, Vma, VmaList};
@@ -161,6 +162,8 @@ pub struct AddressSpace {
     pub(super) has_marks: bool,
     /// Files that are held for the areas that are going to show them.
     pub held: Vec<u64>,
+    /// Pages that `mremap` cut from shared memory.
+    pub cut: Vec<CutPages>,
 }
 
 impl AddressSpace {
@@ -310,6 +313,9 @@ impl AddressSpace {
         }
         let gone = self.vacate(pages, start, end, None)?;
         self.areas.remove(start, end);
+        if !self.cut.is_empty() {
+            self.drop_cut(pages);
+        }
         gone.into_iter().for_each(|node| pages.hold_file(node, false));
         Ok(())
     }

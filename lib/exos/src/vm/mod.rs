@@ -2,6 +2,7 @@
 
 pub mod address_space;
 mod copy_on_write;
+mod cut_pages;
 pub mod dry_run;
 pub mod exec_prefault;
 pub mod fault_around;

@@ -42,7 +42,12 @@ impl AddressSpace {
     pub fn remap(&mut self, pages: &mut impl PageOps, wish: Remap) -> Result<u64> {
         let area = *self.areas.find(wish.start).ok_or(Errno::EFAULT)?;
         if wish.to.is_none() && !wish.stays && wish.new_bytes <= wish.bytes {
-            self.unmap(pages, wish.start + wish.new_bytes, wish.end())?;
+            let end = wish.start + wish.new_bytes;
+            // Pages in the middle of a mapping are not kept.
+            if wish.end() == area.end {
+                self.keep_cut(pages, &area, end, wish.end())?;
+            }
+            self.unmap(pages, end, wish.end())?;
             return Ok(wish.start);
         }
         // What moves is as long as it is to be, at most.
@@ -56,6 +61,9 @@ impl AddressSpace {
         }
         if !wish.may_move {
             return Err(Errno::ENOMEM);
+        }
+        if wish.end() == area.end {
+            self.keep_cut(pages, &area, kept.end(), wish.end())?;
         }
         self.unmap(pages, kept.end(), wish.end())?;
         let to = match wish.to {
@@ -149,7 +157,7 @@ impl AddressSpace {
     }
 
     /// All pages of shared memory must be there before they are shown twice.
-    fn fill_whole(&mut self, pages: &mut impl PageOps, part: &Vma) -> Result<()> {
+    pub(super) fn fill_whole(&mut self, pages: &mut impl PageOps, part: &Vma) -> Result<()> {
         let missing = |address: &u64| self.frames.get(*address) == 0 && part.backing == Backing::Anonymous;
         let missing: Vec<u64> = (part.start..part.end).step_by(PAGE_SIZE as usize).filter(missing).collect();
         let mut fill = |address| self.fill(pages, part, address, true, 1).map_err(|_| Errno::ENOMEM);
@@ -166,8 +174,9 @@ impl AddressSpace {
             true => self.areas.insert(first),
             false => self.map(pages, first)?,
         }
-        if first.end < end {
-            self.map(pages, Vma { start: first.end, end, backing: Backing::Nothing, ..area })?;
+        let reached = if first.end < end { self.restore_cut(pages, &first, end)? } else { first.end };
+        if reached < end {
+            self.map(pages, Vma { start: reached, end, backing: Backing::Nothing, ..area })?;
         }
         if area.locked {
             // As with `mlock`, except that nobody is told of what does not come.
