@@ -335,8 +335,12 @@ fn send_to_nobody(number: u64) -> Result<u64> {
 /// Sends a signal to every process of a group.
 pub fn send_to_group(group: u64, signal: u32) -> Result<u64> {
     check(signal)?;
-    let information = from_user(signal, process().sender());
-    sight().send_to_some(|other| other.group == group, |other| deliver(other, &information)).map(|()| 0)
+    inform_group(group, &from_user(signal, process().sender())).map(|()| 0)
+}
+
+/// Sends a signal with what came to every process of a group.
+pub fn inform_group(group: u64, information: &Information) -> Result<()> {
+    sight().send_to_some(|other| other.group == group, |other| deliver(other, information))
 }
 
 /// Sends a signal to every other process.

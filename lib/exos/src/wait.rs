@@ -84,7 +84,11 @@ fn sleep_until_any(terms: &[Term], deadline: Option<u64>) -> Result<()> {
     for term in terms.iter().take(ALMOST_ALL) {
         predicate.add(&[*term])?;
     }
-    if terms.len() > ALMOST_ALL {
+    let watched = process().alarms.watch_terms();
+    for term in watched.iter().take(ALMOST_ALL.saturating_sub(terms.len())) {
+        predicate.add(&[*term])?;
+    }
+    if terms.len() + watched.len() > ALMOST_ALL {
         predicate.add(&[predicate::clock(clock::now() + MILLISECOND)])?;
     }
     if let Some(time) = deadline.into_iter().chain(process().alarms.next()).min() {

@@ -152,6 +152,7 @@ fn init_child(inherited: &mut ForkState) -> Result<()> {
     process.exit_signal.store(inherited.options.exit_signal, Relaxed);
     gate::install();
     publish_signals(process);
+    process.publish_signal_limit();
     clear_parent_state(process, thread);
     if let Some((place, pages)) = &inherited.window {
         let window = process.mappings.lock().note_own(*place, pages.clone());
@@ -211,6 +212,9 @@ fn clear_parent_state(process: &Process, thread: &'static Thread) {
     process.has_threads.store(false, Relaxed);
     process.has_made_children.store(false, Relaxed);
     *process.futexes.lock() = Futexes::default();
+    // These pages are its parent's.
+    process.memory.lock().space.cut.clear();
+    process.alarms.watches.lock().clear();
     process.alarms.change(|timers| *timers = Timers::default());
     process.set_time_limit();
     *process.ended.lock() = Rusage::default();
@@ -243,6 +247,7 @@ pub fn publish(process: &Process) {
     crate::terminal::job_control::publish(process);
     publish_threads(process);
     publish_signals(process);
+    process.publish_signal_limit();
     publish_arguments(process);
 }
 
@@ -344,12 +349,18 @@ fn begin_first() -> core::result::Result<Context, alloc::string::String> {
     let owned = |strings: &[&[u8]]| strings.iter().map(|string| string.to_vec()).collect::<Vec<_>>();
     let mut context = Context::default();
     let path = super::exec::find_program(command.arguments[0], &command.environment);
-    let loaded = path.and_then(|path| {
+    let loaded = path.clone().and_then(|path| {
         super::exec::exec(&mut context, (&path, false), owned(&command.arguments), owned(&command.environment))
     });
     let program = text(command.arguments[0]);
+    let missing = || path.ok().and_then(|path| super::exec::missing_interpreter(&path));
     loaded.map_err(|error| match error {
-        Errno::ENOENT => format!("chitin: the root file system has no {program}, or its interpreter is missing\n"),
+        Errno::ENOENT => match missing() {
+            Some(name) => {
+                format!("chitin: {program} needs {}, which the root file system does not have\n", text(&name))
+            }
+            None => format!("chitin: the root file system has no {program}\n"),
+        },
         Errno::ENOEXEC => format!("chitin: {program} is no program for x86-64 Linux\n"),
         Errno::EACCES => format!("chitin: {program} may not be executed\n"),
         error => format!("chitin: {program} cannot be run: error {}\n", error.number()),

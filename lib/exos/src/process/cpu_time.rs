@@ -131,6 +131,13 @@ impl Process {
         self.memory.lock().space.room = MemoryLimits { all, data, stack, at_once };
     }
 
+    /// Tells its mailbox and its threads how many signals may be queued.
+    pub fn publish_signal_limit(&self) {
+        let most = self.limits.lock().soft(linux::RLIMIT_SIGPENDING);
+        self.signal_page.post().set_limit(most);
+        self.threads.lock().iter().for_each(|thread| thread.post().set_limit(most));
+    }
+
     /// A thread ends, and the process goes on without it.
     pub fn note_ended(&self, thread: &Thread) {
         let mut ended = self.ended.lock();

@@ -370,11 +370,12 @@ pub fn find_program(name: &[u8], environment: &[&[u8]]) -> Result<Vec<u8>> {
 /// Opens the program, follows scripts, and opens the interpreter of a dynamic program.
 fn plan(path: &[u8], goes: bool, mut arguments: Vec<Vec<u8>>) -> Result<ExecPlan> {
     let mut path = path.to_vec();
-    for _ in 0..=SCRIPTS {
+    for step in 0..=SCRIPTS {
         if let Some(known) = exec_file::revalidate(&path) {
             return ExecPlan::of(known, arguments);
         }
-        let (file, head) = exec_file::open(&path, true)?;
+        let opened = exec_file::open(&path, true);
+        let (file, head) = opened.inspect_err(|error| report_interpreter(step > 0, &path, *error))?;
         let Some(script) = shebang::parse(&head) else {
             return plan_image((file, head), arguments);
         };
@@ -389,6 +390,28 @@ fn plan(path: &[u8], goes: bool, mut arguments: Vec<Vec<u8>>) -> Result<ExecPlan
         file.close();
     }
     Err(Errno::ELOOP)
+}
+
+/// A line of the log where a program or a script is there, and its interpreter is not.
+fn report_interpreter(is_interpreter: bool, path: &[u8], error: Errno) {
+    if is_interpreter && error == Errno::ENOENT {
+        runtime::log_line!("the interpreter {} of a program is missing", alloc::string::String::from_utf8_lossy(path));
+    }
+}
+
+/// The interpreter that a program asks for and that is missing: of a script, or of a dynamic program.
+pub(super) fn missing_interpreter(path: &[u8]) -> Option<Vec<u8>> {
+    let (file, head) = exec_file::open(path, true).ok()?;
+    let name = match shebang::parse(&head) {
+        Some(script) => script.ok()?.interpreter.to_vec(),
+        None => {
+            let part = Image::read(&head, read_from(&file)).ok()?.interpreter?;
+            elf::part(&head, part, read_from(&file)).ok()?.split(|byte| *byte == 0).next()?.to_vec()
+        }
+    };
+    file.close();
+    let found = exec_file::open(&name, false);
+    found.map(|(file, _)| file.close()).is_err().then_some(name)
 }
 
 fn plan_image((file, head): (ExecFile, Vec<u8>), arguments: Vec<Vec<u8>>) -> Result<ExecPlan> {
@@ -412,7 +435,7 @@ fn open_interpreter((file, head): (&ExecFile, &[u8]), name: (u64, u64)) -> Resul
     if let Some(known) = exec_file::reopen_interpreter(path) {
         return Ok(known);
     }
-    let (file, head) = exec_file::open(path, false)?;
+    let (file, head) = exec_file::open(path, false).inspect_err(|error| report_interpreter(true, path, *error))?;
     let image = Image::read_interpreter(&head, read_from(&file)).inspect_err(|_| file.close())?;
     Ok(Arc::new(ElfFile { file, image }))
 }

@@ -143,6 +143,7 @@ impl Process {
         self.exec.free_copy();
         self.futexes.free_copy();
         self.alarms.timers.free_copy();
+        self.alarms.watches.free_copy();
         self.summary.free_copy();
         self.extensions.free_copy();
         if self.has_threads.load(Relaxed) {

@@ -72,6 +72,7 @@ fn begin_to_run(record: &'static Thread, made: &EnvironmentRef, options: &Option
     let process = process();
     process.has_threads.store(true, Relaxed);
     process.threads.lock().push(record);
+    process.publish_signal_limit();
     super::child_start::publish_threads(process);
     made.run(KeyIndex::FIRST).map_err(|_| {
         process.threads.lock().retain(|thread| !core::ptr::eq(*thread, record));

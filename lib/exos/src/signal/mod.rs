@@ -11,6 +11,8 @@ pub mod set;
 pub mod timer;
 
 #[cfg(target_os = "none")]
+mod async_io;
+#[cfg(target_os = "none")]
 mod deliver;
 #[cfg(target_os = "none")]
 mod handler;
@@ -21,4 +23,4 @@ mod stop;
 #[cfg(target_os = "none")]
 mod timer_expiry;
 #[cfg(target_os = "none")]
-pub use {actions::*, deliver::*, handler::*, signal_page::*, stop::*, timer_expiry::*};
+pub use {actions::*, async_io::*, deliver::*, handler::*, signal_page::*, stop::*, timer_expiry::*};

@@ -18,7 +18,7 @@ const FIXED: usize = SINGLE + 3 * (COUNT as usize + 1);
 /// Words of an entry of the queue: state, code, detail, value.
 const ENTRY: usize = 4;
 /// Words for the signals of one thread.
-pub const THREAD_WORDS: usize = FIXED + 8 * ENTRY;
+pub const THREAD_WORDS: usize = FIXED + 40 * ENTRY;
 
 /// The word with the set of pending signals.
 pub const PENDING: usize = 0;
@@ -27,6 +27,8 @@ const SEQUENCE: usize = 4;
 const OVERFLOWN: usize = 5;
 /// How often SIGCONT was put in: who is stopped goes on by it, although another stop has taken it back since.
 const CONTINUES: usize = 7;
+/// The most entries that may be in use (RLIMIT_SIGPENDING), and one; 0: as many as there are.
+const LIMIT: usize = 8;
 /// Code, detail and value of each signal that is not queued.
 const SINGLE: usize = 16;
 /// State of an entry that is being written or taken; 0 is a free one.
@@ -56,6 +58,19 @@ impl<'a> PendingSignals<'a> {
     /// The count of SIGCONT.
     pub fn continues(self) -> &'a AtomicU64 {
         &self.fixed[CONTINUES]
+    }
+
+    /// Sets how many queued signals there may be.
+    pub fn set_limit(self, most: u64) {
+        self.fixed[LIMIT].store(most.wrapping_add(1), Relaxed);
+    }
+
+    /// Whether one more may be queued.
+    fn is_below_limit(self) -> bool {
+        match self.fixed[LIMIT].load(Relaxed) {
+            0 => true,
+            limit => (self.entries().filter(|entry| entry[0].load(Relaxed) != 0).count() as u64) < limit - 1,
+        }
     }
 
     /// Puts a signal in. `EAGAIN` where the queue is full: what `sigqueue` sends is not sent then, and any other is pending all
@@ -160,6 +175,9 @@ impl<'a> PendingSignals<'a> {
     #[inline(never)]
     fn enqueue(self, information: &Information) -> Result<()> {
         let free = |entry: &&[AtomicU64]| entry[0].compare_exchange(0, BUSY, SeqCst, Relaxed).is_ok();
+        if !self.is_below_limit() {
+            return Err(Errno::EAGAIN);
+        }
         let entry = self.entries().find(free).ok_or(Errno::EAGAIN)?;
         Self::write([&entry[1], &entry[2], &entry[3]], information);
         let sequence = self.fixed[SEQUENCE].fetch_add(1, SeqCst) & (u64::MAX >> 9);

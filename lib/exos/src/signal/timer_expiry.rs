@@ -1,14 +1,20 @@
 //! When timers are looked at: at every call, at the end of a slice, and when a wait ends, which they end.
 
+use super::async_io::{self, AsyncWatch};
 use super::frame::Information;
 use super::set::bit;
 use super::timer::{Timers, Whose};
+use crate::descriptor::open_file::OpenFile;
 use crate::errno::Result;
 use crate::hw::current::{process, thread};
+use crate::process::Process;
 use crate::syscalls::{own_time, ran};
+use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_raw_sys::general as linux;
 use runtime::lock::Lock;
+use runtime::predicate::Term;
 use runtime::{EnvironmentId, clock};
 
 /// The timers of a process, and when somebody has to look at them.
@@ -18,6 +24,8 @@ pub struct ExpiryTimers {
     pub timers: Lock<Timers>,
     /// When the next expires, on the clock since boot; 1 where one goes by the time that the program runs; 0: never.
     next: AtomicU64,
+    /// Descriptors whose owner gets a signal (`O_ASYNC`).
+    pub watches: Lock<Vec<AsyncWatch>>,
 }
 
 impl ExpiryTimers {
@@ -25,8 +33,26 @@ impl ExpiryTimers {
     pub fn change<T>(&self, action: impl FnOnce(&mut Timers) -> T) -> T {
         let mut timers = self.timers.lock();
         let result = action(&mut timers);
-        self.next.store(if timers.counts_time() { 1 } else { timers.earliest() }, SeqCst);
+        self.set_next(&timers);
         result
+    }
+
+    fn set_next(&self, timers: &Timers) {
+        let looks_always = timers.counts_time() || !self.watches.lock().is_empty();
+        self.next.store(if looks_always { 1 } else { timers.earliest() }, SeqCst);
+    }
+
+    /// Begins to watch a descriptor, or no longer does where the flag `O_ASYNC` is gone.
+    pub fn watch(&self, number: u64, description: &OpenFile) {
+        if description.flags() & linux::FASYNC != 0 {
+            self.watches.lock().push(AsyncWatch::new(number, description));
+        }
+        self.change(|_| ());
+    }
+
+    /// What ends a wait because of a watched descriptor.
+    pub fn watch_terms(&self) -> Vec<Term> {
+        if self.next.load(Acquire) == 1 { async_io::terms(&self.watches.lock()) } else { Vec::new() }
     }
 
     /// When a wait has to end because of a timer.
@@ -64,6 +90,7 @@ pub fn expire() {
 #[cold]
 fn expire_due() {
     let process = process();
+    look_at_watches(process);
     let due = process.alarms.change(|timers| timers.expire(clock::now(), own_time(), ran));
     for (whose, information) in due {
         let _ = match whose {
@@ -72,6 +99,15 @@ fn expire_due() {
             Whose::Runner => super::send_own(&information),
             Whose::Thread(number) => send_to(number, &information),
         };
+    }
+}
+
+/// The watches are taken out for the look: what sends signals may take other locks.
+fn look_at_watches(process: &Process) {
+    let mut watches = core::mem::take(&mut *process.alarms.watches.lock());
+    if !watches.is_empty() {
+        async_io::look(&mut watches);
+        process.alarms.watches.lock().extend(watches);
     }
 }
 

@@ -138,7 +138,7 @@ pub(super) fn fcntl(call: &mut Call<'_>) -> Result<u64> {
             call.process.descriptors.lock().set_close_on_exec(number, close).map(|()| 0)
         }
         linux::F_GETFL => Ok(u64::from(description.flags())),
-        linux::F_SETFL => set_flags(&description, argument as u32),
+        linux::F_SETFL => set_flags(call, number, &description, argument as u32),
         linux::F_ADD_SEALS | linux::F_GET_SEALS => seals(call, &description, command as u32, argument),
         linux::F_GETLEASE => Ok(u64::from(linux::F_UNLCK)),
         linux::F_GETPIPE_SZ => pipe_of(&description).map(|pipe| pipe.ring().size()),
@@ -149,12 +149,16 @@ pub(super) fn fcntl(call: &mut Call<'_>) -> Result<u64> {
     }
 }
 
-fn set_flags(description: &OpenFile, flags: u32) -> Result<u64> {
+fn set_flags(call: &Call<'_>, number: u64, description: &OpenFile, flags: u32) -> Result<u64> {
     match &description.object {
         Object::Pipe(pipe, _) if flags & linux::O_DIRECT != 0 => pipe.begin_packets(),
         _ => {}
     }
+    let before = description.flags();
     description.set_flags(flags);
+    if (before ^ description.flags()) & linux::FASYNC != 0 {
+        call.process.alarms.watch(number, description);
+    }
     Ok(0)
 }
 
@@ -188,11 +192,17 @@ pub(super) fn ioctl(call: &mut Call<'_>) -> Result<u64> {
             description.set_flags(if on { flags | linux::O_NONBLOCK } else { flags });
             Ok(0)
         }
+        // No file has a flag of `chattr`, and none can be set.
+        ioctl::FS_IOC_GETFLAGS if description.object.node().is_some() => usercopy::write_half(argument, 0).map(|()| 0),
+        ioctl::FS_IOC_SETFLAGS if description.object.node().is_some() => match usercopy::read_half(argument)? {
+            0 => Ok(0),
+            _ => Err(Errno::EOPNOTSUPP),
+        },
         ioctl::FIGETBSZ => {
             let is_of_proc = matches!(description.object, Object::Text(_) | Object::Listing(_));
             usercopy::write_half(argument, if is_of_proc { PROC_BLOCK } else { BLOCK }).map(|()| 0)
         }
-        ioctl::FIOASYNC => fcntl_owner::set_asynchronous(&description, argument),
+        ioctl::FIOASYNC => fcntl_owner::set_asynchronous(call, number, &description, argument),
         ioctl::FIONREAD => match &description.object {
             Object::Pipe(pipe, _) => usercopy::write_half(argument, pipe.ring().waiting()? as u32).map(|()| 0),
             Object::Terminal(terminal) => control::ioctl(terminal, ioctl::FIONREAD, argument),

@@ -1,31 +1,23 @@
-//! Owners of open descriptions (fcntl(2)): who is to be told when something can be read or written (`O_ASYNC`). The owner, the
-//! signal and the flag are kept and told as on Linux; no signal is sent.
+//! Owners of open files (fcntl(2)): the process that gets a signal when something can be read or written (`O_ASYNC`).
+//! `signal/async_io.rs` sends it.
 
 use super::dispatch::Call;
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::socket::Socket;
 use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
+use crate::signal::Owner;
 use crate::signal::set::COUNT;
 use linux_raw_sys::general as linux;
 use linux_raw_sys::ioctl;
 
-/// Who is told: a thread, a process or a group, its number, and the signal that is asked for.
-#[derive(Clone, Copy, Debug, Default)]
-struct Owner {
-    kind: u32,
-    number: u32,
-    signal: u32,
-}
-
 impl Owner {
     fn of(description: &OpenFile) -> Self {
-        let word = description.owner();
-        Self { number: (word >> 32) as u32, kind: word as u32 >> 16 & 3, signal: word as u32 >> 8 & 0xff }
+        Self::from_word(description.owner())
     }
 
     fn keep(self, description: &OpenFile) {
-        description.set_owner(u64::from(self.number) << 32 | u64::from(self.kind << 16 | self.signal << 8));
+        description.set_owner(self.to_word());
     }
 
     /// As one number: that of a group is negative.
@@ -83,7 +75,7 @@ fn set(call: &Call<'_>, description: &OpenFile, kind: u32, number: u32) -> Resul
 }
 
 /// `ioctl` with `FIOASYNC`.
-pub(super) fn set_asynchronous(description: &OpenFile, argument: u64) -> Result<u64> {
+pub(super) fn set_asynchronous(call: &Call<'_>, number: u64, description: &OpenFile, argument: u64) -> Result<u64> {
     let flags = description.flags();
     let wanted = if usercopy::read_half(argument)? != 0 { flags | linux::FASYNC } else { flags & !linux::FASYNC };
     if wanted == flags {
@@ -93,6 +85,7 @@ pub(super) fn set_asynchronous(description: &OpenFile, argument: u64) -> Result<
         return Err(Errno::ENOTTY);
     }
     description.set_flags(wanted);
+    call.process.alarms.watch(number, description);
     Ok(0)
 }
 

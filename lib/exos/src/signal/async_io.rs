@@ -1,0 +1,136 @@
+//! Signal-driven I/O (`O_ASYNC`, fcntl(2)): the owner of a descriptor gets a signal when a call would not wait.
+//!
+//! The process that sets the flag watches the descriptor itself. It compares stamps wherever it looks at its timers,
+//! and its sleeping threads wait for the stamps, too. The process that makes the event come does nothing. Invariants:
+//! - a watch ends with the descriptor, with the flag, and at fork in the child;
+//! - `ExpiryTimers` reports itself due as long as there is a watch.
+
+use super::frame::Information;
+use super::pending::from_system;
+use crate::descriptor::fd_pins::Used;
+use crate::descriptor::object::{Event, Object};
+use crate::descriptor::open_file::OpenFile;
+use crate::hw::current::process;
+use crate::process_table;
+use alloc::vec::Vec;
+use linux_raw_sys::general as linux;
+use runtime::predicate::Term;
+
+/// `si_code` of something to read, and of room to write; the bands that come with them.
+const POLL_IN: (i32, u32) = (1, linux::POLLIN | linux::POLLRDNORM);
+const POLL_OUT: (i32, u32) = (2, linux::POLLOUT | linux::POLLWRNORM | linux::POLLWRBAND);
+
+/// A descriptor that is watched.
+#[derive(Clone, Copy, Debug)]
+pub struct AsyncWatch {
+    /// The descriptor by which the flag was set, and the number of its description.
+    key: (u64, u64),
+    /// Stamps at the last look: readable, writable.
+    stamps: [u64; 2],
+    /// It could be written at the last look.
+    was_writable: bool,
+}
+
+impl AsyncWatch {
+    /// Watches from now on.
+    pub fn new(number: u64, description: &OpenFile) -> Self {
+        let was_writable = description.can_write() && description.is_ready(Event::Writable);
+        Self { key: (number, description.number()), stamps: stamps(description), was_writable }
+    }
+
+    /// What it watches; none where the descriptor is closed or the flag is cleared.
+    fn watched(&self) -> Option<Used> {
+        process().watched(self.key.0, self.key.1).filter(|open| open.flags() & linux::FASYNC != 0)
+    }
+
+    /// What has come since the last look.
+    fn look(&mut self, description: &OpenFile) -> Vec<(i32, u32)> {
+        let [read, written] = stamps(description);
+        let can_write = description.can_write() && description.is_ready(Event::Writable);
+        let mut come = Vec::new();
+        if read != self.stamps[0] && (description.is_ready(Event::Readable) || description.is_hung_up()) {
+            come.push(POLL_IN);
+        }
+        let is_pipe = matches!(description.object, Object::Pipe(..));
+        if can_write && (!self.was_writable || is_pipe && written != self.stamps[1]) {
+            come.push(POLL_OUT);
+        }
+        (self.stamps, self.was_writable) = ([read, written], can_write);
+        come
+    }
+}
+
+/// Of what the description is not open for, nothing is news.
+fn stamps(description: &OpenFile) -> [u64; 2] {
+    let read = if description.can_read() { description.stamp(Event::Readable) } else { 0 };
+    let write = if description.can_write() { description.stamp(Event::Writable) } else { 0 };
+    [read, write]
+}
+
+/// Looks at every watched descriptor, and sends the signals of those that something has come to.
+pub(super) fn look(watches: &mut Vec<AsyncWatch>) {
+    let mut due = Vec::new();
+    watches.retain_mut(|watch| {
+        let Some(open) = watch.watched() else { return false };
+        let number = watch.key.0;
+        due.extend(watch.look(&open).into_iter().map(|come| (open.owner(), number, come)));
+        true
+    });
+    due.into_iter().for_each(|(owner, number, come)| send(Owner::from_word(owner), number, come));
+}
+
+/// What becomes true when something comes to a watched descriptor.
+pub(super) fn terms(watches: &[AsyncWatch]) -> Vec<Term> {
+    let mut terms = Vec::new();
+    for open in watches.iter().filter_map(AsyncWatch::watched) {
+        if open.can_read() {
+            terms.extend(open.changes(Event::Readable));
+        }
+        if open.can_write() && (matches!(open.object, Object::Pipe(..)) || !open.is_ready(Event::Writable)) {
+            terms.extend(open.changes(Event::Writable));
+        }
+    }
+    terms
+}
+
+fn send(owner: Owner, number: u64, (code, band): (i32, u32)) {
+    let information = match owner.signal {
+        0 => from_system(linux::SIGIO),
+        signal => Information { signal, code, detail: u64::from(band), value: number },
+    };
+    let to = u64::from(owner.number);
+    let thread = || process().threads.lock().iter().copied().find(|thread| thread.shown_number() == to);
+    // An owner that is gone is no error.
+    let _ = match owner.kind {
+        _ if to == 0 => Ok(()),
+        linux::F_OWNER_PGRP => process_table::inform_group(to, &information),
+        linux::F_OWNER_TID if let Some(thread) = thread() => thread
+            .post()
+            .put(&information)
+            .and_then(|()| super::ring(process().session_key, runtime::EnvironmentId(thread.number()))),
+        _ => process_table::send(to, &information).map(|_| ()),
+    };
+}
+
+/// Owner of an open file: a thread, a process or a group, its number, and the signal that is asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Owner {
+    /// `F_OWNER_TID` and the like.
+    pub kind: u32,
+    /// Of a thread, process or group; 0: none.
+    pub number: u32,
+    /// 0: SIGIO, without what came.
+    pub signal: u32,
+}
+
+impl Owner {
+    /// From the word that an open file keeps.
+    pub const fn from_word(word: u64) -> Self {
+        Self { number: (word >> 32) as u32, kind: word as u32 >> 16 & 3, signal: word as u32 >> 8 & 0xff }
+    }
+
+    /// As the word that an open file keeps.
+    pub const fn to_word(self) -> u64 {
+        (self.number as u64) << 32 | (self.kind << 16 | self.signal << 8) as u64
+    }
+}
