@@ -1,4 +1,4 @@
-// Files below /sys and /dev that programs read. Every number is printed as N, and choices without their brackets.
+// Files below /sys and /dev that programs read. A number is printed as N, spaces as one, choices without brackets.
 // The output is that of Linux 6.18 on two CPUs.
 #include <ctype.h>
 #include <errno.h>
@@ -25,7 +25,7 @@ static void shape(const char *path)
         if (isdigit((unsigned char)*from)) {
             *to++ = 'N';
             while (isxdigit((unsigned char)*from)) from++;
-        } else if (*from == '[' || *from == ']') {
+        } else if (*from == '[' || *from == ']' || (*from == ' ' && from[1] == ' ')) {
             from++;
         } else {
             *to++ = *from++;
@@ -42,9 +42,7 @@ int main(void)
         "/sys/devices/system/cpu/offline", "/sys/devices/system/cpu/isolated", "/sys/devices/system/cpu/kernel_max",
         "/sys/devices/system/cpu/cpu0/topology/core_id", "/sys/devices/system/cpu/cpu0/topology/physical_package_id",
         "/sys/devices/system/cpu/cpu0/topology/thread_siblings_list", "/sys/devices/system/cpu/cpu0/topology/core_siblings",
-        "/sys/devices/system/cpu/cpu0/cache/index0/level", "/sys/devices/system/cpu/cpu0/cache/index0/size",
-        "/sys/devices/system/cpu/cpu0/cache/index0/type", "/sys/devices/system/cpu/cpu0/cache/index0/shared_cpu_list",
-        "/sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size", "/sys/devices/system/cpu/cpu7/topology/core_id",
+        "/sys/devices/system/cpu/cpu7/topology/core_id",
         "/sys/devices/system/node/online", "/sys/devices/system/node/possible", "/sys/devices/system/node/has_cpu",
         "/sys/devices/system/node/has_memory", "/sys/devices/system/node/has_normal_memory",
         "/sys/devices/system/node/node0/cpulist", "/sys/devices/system/node/node0/cpumap", "/sys/devices/system/node/node0/distance",

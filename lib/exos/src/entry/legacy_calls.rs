@@ -14,11 +14,8 @@ const FUNCTIONS: [(u64, u32); 3] = [
     (0xffff_ffff_ff60_0400, linux::__NR_time),
     (0xffff_ffff_ff60_0800, linux::__NR_getcpu),
 ];
-/// #GP, and its error code for an interrupt that user code may not raise: the number, and that it is one of the IDT.
-const GENERAL_PROTECTION: u64 = 13;
-const INTERRUPT_80: u64 = 0x80 << 3 | 2;
-/// Bytes of `int $0x80`.
-const INTERRUPT_BYTES: u64 = 2;
+/// `int $0x80`, which is a general protection fault. Its error code is another one under QEMU than on a CPU.
+const INTERRUPT: [u8; 2] = [0xcd, 0x80];
 
 /// Calls of the 32-bit table whose arguments mean the same in the 64-bit one: both numbers.
 const SAME: [(u64, u32); 38] = [
@@ -70,7 +67,7 @@ pub(super) fn perform(context: &mut Context) -> bool {
     let frame = context.frame;
     match frame.kind {
         kind::PAGE_FAULT => perform_vsyscall(context, &frame),
-        GENERAL_PROTECTION if frame.error == INTERRUPT_80 => {
+        kind::GENERAL_PROTECTION if usercopy::read_vec(frame.rip, INTERRUPT.len()).as_deref() == Ok(&INTERRUPT) => {
             perform_interrupt(context);
             true
         }
@@ -101,7 +98,7 @@ fn perform_interrupt(context: &mut Context) {
     registers.rax = found.map_or(ABSENT, |(_, new)| u64::from(*new));
     (registers.rdi, registers.rsi, registers.rdx) = (half(before.rbx), half(before.rcx), half(before.rdx));
     (registers.r10, registers.r8, registers.r9) = (half(before.rsi), half(before.rdi), half(before.rbp));
-    context.frame.rip += INTERRUPT_BYTES;
+    context.frame.rip += INTERRUPT.len() as u64;
     syscalls::perform(context);
     // Only the result is another one afterwards.
     context.registers = Registers { rax: context.registers.rax, ..before };

@@ -30,9 +30,10 @@ const SENT_AT_END: u64 = (bit(FIRST_QUEUED) - 1) & !(STOPS | CONTINUE | UNSTOPPA
 
 /// Sends a signal to the running process itself.
 pub fn send_own(information: &Information) -> Result<()> {
-    process().signal_page.post().put(information)?;
+    let outcome = process().signal_page.post().put(information);
     pass_on();
-    Ok(())
+    // A full queue is the sender's affair only where it asked for queueing.
+    if information.code == linux::SI_QUEUE { outcome } else { Ok(()) }
 }
 
 /// The running thread's call sends a signal to its own process, or to this thread of it (`SI_TKILL`), which the end of the

@@ -32,7 +32,7 @@ impl AddressSpace {
         }
         let last = start - PAGE_SIZE;
         self.fill_whole(pages, &Vma { start: last, end, ..*area })?;
-        let mut cut = self.cut_behind(last).unwrap_or_default();
+        let mut cut = self.cut_behind(end - PAGE_SIZE).unwrap_or_default();
         let rows: Vec<MapRow> =
             self.frames.within(start, end).map(|(address, _)| MapRow { address, entry: 0 }).collect();
         pages.map(&rows)?;
