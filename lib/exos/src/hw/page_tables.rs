@@ -2,8 +2,7 @@
 //!
 //! The kernel's rule: a table with more than one link is immutable, and read-only through each. Who needs to change an
 //! entry copies the tables on the way first. This record knows every table below the root, so that fork can link
-//! the uppermost and exec can unlink them all. The table of a library (`memory::library`) is the server's: it is never copied; who
-//! changes anything there takes the link out, and the pages come again as they are wanted.
+//! the uppermost and exec can unlink them all.
 
 use crate::address_map::PAGE_SIZE;
 use crate::errno::{Errno, Result};

@@ -1,10 +1,13 @@
-//! What stays in the address space of an environment from one child to the next (doc/decision/0020).
+//! Retained address space: page tables of a dead child that stay for the next one (doc/decision/0020).
 //!
-//! Windows, ExOS's own data and the program of the next child are mapped as those of the last one were, but for a few pages.
-//! Tables of which the child has set entries are looked through; where it has linked some at other places than below those that map
-//! pages together, all go but the one that the area lies in.
-//! Invariant, of an environment whose child is gone, after [`RetainedSpace::repair`] or [`RetainedSpace::reset`]: the tables map what is
-//! recorded here, and the kernel's area, and nothing else.
+//! The parent records what it mapped, and each table's edit counter of the kernel. A table whose counter is the same
+//! stays as it is. A table of the lowest level that the child edited is scanned, and entries of the child go. Where the
+//! child edited any other table, all tables go but the one that maps the area.
+//!
+//! Invariant, after [`RetainedSpace::repair`] or [`RetainedSpace::reset`] of an environment whose child is gone: the
+//! tables map what is recorded here, and the kernel's area, and nothing else.
+//!
+//! Gain: fork 109,000 to 64,000 instructions (decision 0020).
 
 use crate::address_map::{AREA_PRIVATE_PAGES, PAGE_MASK, PAGE_SIZE};
 use crate::errno::{Errno, Result};

@@ -1,10 +1,13 @@
-//! Environments that are ready for children: each is made once, and again made of what a child leaves that is gone.
+//! Recycled environments: the environment of a dead child serves the next child of the same process.
 //!
-//! One that is ready has its area, with the words that it begins with, and nothing in its address space but what its maker put
-//! there; it has no slice. To make one takes some thirty pages from the kernel and gives them to it one by one, and to destroy one
-//! takes as much again; the kernel's call `environment_renew` leaves an environment its pages and its address space, or of
-//! that only the area (`kept`), under another number and another name. One that is ready is kept for the next child of the same
-//! process (`nursery`), where all that the child did is gone: nothing of it is found by the next one. Else it is destroyed.
+//! A fresh environment takes some thirty pages, given one by one, and as much work to destroy. The kernel's call
+//! `environment_renew` keeps an environment's pages, and its address space or only its area, under another number and key.
+//!
+//! Invariants:
+//! - A spare environment has its area, the words that it begins with, what its maker mapped, and no slice.
+//! - The next child finds nothing of the last one: an environment that is not as it was made is destroyed.
+//!
+//! Gain: fork 221,000 to 146,000 instructions (decision 0015).
 
 use super::child_start::{self, ChildMemory};
 use super::children::public;

@@ -1,8 +1,11 @@
-//! What a process keeps for its next child: an environment that is ready for it (`spare_environment`), the program that it is likely to
-//! execute (`exec_template`), and pages for ExOS's data.
+//! Spawn cache of a process: a recycled environment (`spare_environment`), an exec template (`exec_template`), and pages
+//! for the heap of the next child.
 //!
-//! Who makes a child holds it from the beginning to the end. Holds always: what is kept is charged to the process itself, so that it goes
-//! with it; and who sleeps without children keeps little more than the environment.
+//! Its lock is the first in the process's lock order; fork holds it from the beginning to the end.
+//!
+//! Invariants:
+//! - All that is cached is charged to this process and goes with it.
+//! - A process that blocks without children keeps little more than the environment ([`Process::trim`]).
 
 use super::child_start::ForkState;
 use super::children::Child;
