@@ -65,8 +65,8 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         true
     }
 
-    /// Visits a part of the metadata block in `page`: at most [`MAX_BLOCKS`] claimed blocks of one sector. `Again` until
-    /// the last part is done. The cursor begins with 0.
+    /// Visits a part of the metadata block in `page`: at most [`MAX_BLOCKS`] claimed blocks of one sector. Fails with
+    /// `Again` until the last part is done. The cursor begins with 0.
     pub fn check(&mut self, page: usize, cursor: u64) -> Result<()> {
         match self.phase {
             Phase::Checking { .. } => (),
