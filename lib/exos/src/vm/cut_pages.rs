@@ -6,7 +6,7 @@
 //! - a child of fork knows nothing of them.
 
 use super::address_space::{AddressSpace, PageOps, entry_for};
-use super::page_record::page_of;
+use super::page_record::{SHARED, page_of};
 use super::vma::{Backing, Vma};
 use crate::address_map::{PAGE_SIZE, PROGRAM_END};
 use crate::errno::Result;
@@ -53,7 +53,7 @@ impl AddressSpace {
         self.areas.insert(whole);
         let row = |(index, page): (u64, &u64)| MapRow {
             address: area.end + index * PAGE_SIZE,
-            entry: entry_for(&whole, *page, 0),
+            entry: entry_for(&whole, *page, SHARED),
         };
         let rows: Vec<MapRow> = (0..).zip(&cut).map(row).collect();
         pages.map(&rows)?;
