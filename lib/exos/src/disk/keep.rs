@@ -13,7 +13,7 @@ impl FileServer {
 
     /// Turns a refusal for lack of a page into an answer that makes the client wait and ask again.
     pub(crate) fn ask_for_missing(&mut self, message: &mut Message) {
-        let Some(missing) = self.tree.missing.take() else {
+        let Some(missing) = self.tree.missing.take().filter(|_| !self.keeper.is_dead()) else {
             message[0] = u64::from(Errno::EIO.number());
             return;
         };
@@ -43,6 +43,9 @@ impl FileServer {
         } else {
             ticket
         };
+        if ticket > self.keeper.done && self.keeper.is_dead() {
+            return Err(Errno::EIO);
+        }
         if ticket > self.keeper.done {
             return Ok([1, seen, ticket, 0, 0]);
         }

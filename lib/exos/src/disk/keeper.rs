@@ -38,6 +38,7 @@ use cffs::mount::Mount;
 use cffs::name::New;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use runtime::EnvironmentId;
 use runtime::lock::Lock;
 use runtime::predicate::{Operator, clock, word};
 
@@ -71,10 +72,19 @@ pub struct Requests {
     pub lost: VecDeque<(NodeId, u64)>,
     /// Everything is written and no more is taken: the session ends.
     pub ends: bool,
+    /// The keeper's environment.
+    pub environment: Option<EnvironmentId>,
     /// All disks are looked at.
     pub has_begun: bool,
     /// Why a disk is not mounted, for people.
     pub complaints: Vec<String>,
+}
+
+impl Requests {
+    /// Whether the keeper has died: nothing that it is asked for will come.
+    pub fn is_dead(&self) -> bool {
+        self.environment.is_some_and(|number| !runtime::exposed::lives(number))
+    }
 }
 
 /// The file system of one disk.

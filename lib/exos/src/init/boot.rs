@@ -315,6 +315,7 @@ fn make_keeper(name: KeyIndex, session: KeyIndex, state: &'static Lock<Server>) 
     builder.stack(keeper::STACK_PAGES).function(keeper::run, core::ptr::from_ref(state) as u64);
     builder.budget(Resource::Page, KEEPER_PAGES).budget(Resource::Pin, 64);
     let child = refused(what, builder.create())?;
+    state.lock().server.keeper.environment = Some(child.number);
     refused(what, key::grant(session, Rights::ALL, child.number, SESSION_SLOT))?;
     refused(what, grant_disks(child.number))?;
     refused(what, child.run(0, runtime::time_slice::ANY_POSITION)).map(|_| ())

@@ -5,7 +5,10 @@ use crate::hw::disk;
 use crate::server::protocol::{DISK_DONE, DISK_WORK};
 use crate::wait;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
-use runtime::predicate::{Operator, word};
+use runtime::predicate::{Operator, clock, word};
+
+/// Nanoseconds after which the session looks whether the keeper lives.
+const AGAIN: u64 = 1_000_000_000;
 
 impl Session {
     /// Waits until the keeper has looked at every disk, and says what it left alone.
@@ -30,17 +33,19 @@ impl Session {
         };
         words[DISK_WORK].fetch_add(1, SeqCst);
         self.wait_for_keeper(|session| !session.state.lock().server.keeper.ends);
-        self.state.lock().server.keeper.failed.len() == failures
+        let keeper = &self.state.lock().server.keeper;
+        keeper.failed.len() == failures && !keeper.is_dead()
     }
 
     fn wait_for_keeper(&self, is_done: impl Fn(&Self) -> bool) {
         let words = self.state.lock().notice_words();
         loop {
             let seen = words[DISK_DONE].load(Acquire);
-            if is_done(self) {
+            if is_done(self) || self.state.lock().server.keeper.is_dead() {
                 return;
             }
-            wait::wait_plainly(&[word(&words[DISK_DONE], Operator::NotEqual, seen)]);
+            let done = word(&words[DISK_DONE], Operator::NotEqual, seen);
+            wait::wait_plainly(&[done, clock(runtime::clock::now() + AGAIN)]);
         }
     }
 }

@@ -34,7 +34,7 @@ use crate::loader::cpu_entry;
 use crate::wait;
 use alloc::vec;
 use alloc::vec::Vec;
-use runtime::predicate::{Operator, word};
+use runtime::predicate::{Operator, clock, word};
 use runtime::transfer::{self, Kind, Message};
 use runtime::{EnvironmentId, Error, Failure, PageNumber, exposed, time_slice};
 
@@ -175,7 +175,10 @@ fn call(server: EnvironmentId, message: Message) -> Result<Message> {
 /// Waits until the keeper of disks has finished something since its word was `seen`.
 #[cold]
 fn wait_for_keeper(seen: u64) {
-    wait::wait_plainly(&[word(dcache::notice(protocol::DISK_DONE), Operator::NotEqual, seen)]);
+    // A keeper that died says nothing: the server is asked again.
+    const AGAIN: u64 = 1_000_000_000;
+    let done = word(dcache::notice(protocol::DISK_DONE), Operator::NotEqual, seen);
+    wait::wait_plainly(&[done, clock(runtime::clock::now() + AGAIN)]);
 }
 
 fn call_once(server: EnvironmentId, mut message: Message) -> Result<Message> {
