@@ -174,7 +174,7 @@ const VISITS: [Visit; 63] = [
             $chitin run --disk d -- sh -c \"$show; cmp same /etc/passwd && echo equal\" > one; grep -c . one; tail -n 1 one
             $chitin run --disk d -- sh -c \"$show\" > two; head -n -1 one | cmp - two && echo same
             $chitin run --disk d -- sh -c 'rm -r /disk/*; find /disk | wc -l'; $chitin run --disk d -- sh -c 'find /disk | wc -l'",
-        "21\nequal\nsame\n1\n1\n",
+        "22\nequal\nsame\n1\n1\n",
     ),
     well(
         "fault_68_what_was_synced_outlives_a_killed_machine",
