@@ -179,7 +179,7 @@ const VISITS: [Visit; 63] = [
     well(
         "fault_68_what_was_synced_outlives_a_killed_machine",
         "$chitin run --disk d:8M -- sh -c 'mkdir /disk/k; seq 20000 > /disk/k/a; mv /disk/k/a /disk/k/b; sync; echo synced
-            n=0; while :; do n=$((n + 1)); echo $n > /disk/k/t; mv /disk/k/t /disk/k/$n; done' > said & run=$!
+            n=0; while :; do n=$((n + 1)); echo $n > /disk/k/t; mv /disk/k/t /disk/k/$((n % 50)); done' > said 2>&1 & run=$!
             until grep -q synced said 2> /dev/null; do sleep 0.2; done; sleep 6; kill -9 $run
             wait $run 2> /dev/null; sleep 1
             for again in 1 2; do $chitin run --disk d -- sh -c 'cmp /disk/k/b /disk/k/b && seq 20000 | cmp - /disk/k/b && echo there
