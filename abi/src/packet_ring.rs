@@ -6,7 +6,7 @@
 //!
 //! *Receiving.* The kernel fills slots in their order, round and round. A slot whose owner word is 0 is the kernel's.
 //! The kernel writes the frame, then the owner word, then adds to [`RECEIVED`]. The program gives a slot back by
-//! storing 0. A frame lies from [`FRAME_OFFSET`] on in its first slot and goes on at the beginning of the next ones.
+//! storing 0. A frame lies from [`FRAME_OFFSET`] on in its first slot and continues at the beginning of the next ones.
 //!
 //! *Sending.* The program fills a send slot and calls `packet_send`. The kernel stores 0 in the slot's first word when
 //! the frame is sent, or when the device failed.
@@ -33,9 +33,9 @@ pub const FRAME_OFFSET: u64 = 2;
 /// Bytes of a send slot.
 pub const SEND_SLOT: u64 = 512;
 
-/// The owner word of a receive slot: bytes of the frame in bits 0..18, further slots in 18..24, these bits, the tag of
-/// the filter in 32..48, the interface in 48..56. The time of arrival in nanoseconds since boot follows (0..48), with
-/// the size of a segment (48..64).
+/// The owner word of a receive slot: bytes of the frame in bits 0..18, further slots in 18..24, these bits. The tag of
+/// the filter stands in 32..48, the interface in 48..56. The time of arrival in nanoseconds since boot follows (0..48),
+/// with the size of a segment (48..64).
 pub mod owner {
     /// Bits of the length.
     pub const LENGTH: u64 = (1 << 18) - 1;
@@ -63,8 +63,8 @@ pub struct SendSlot {
     pub state: u64,
     /// The filter under whose template it is sent.
     pub filter: u64,
-    /// 0, or what the device is to do: the byte where the checksum begins (0..16), where it is stored from there on
-    /// (16..32), 1 to compute it (32..40), the kind of segmentation (40..48), the size of a segment (48..64).
+    /// 0, or what the device does: the byte where the checksum begins (0..16), where it is stored from there on
+    /// (16..32), 1 to compute it (32..40). The kind of segmentation stands in 40..48, the size of a segment in 48..64.
     pub offload: u64,
     /// Bytes of the header (0..8), segments that follow it (8..16).
     pub counts: u64,

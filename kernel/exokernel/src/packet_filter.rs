@@ -5,10 +5,10 @@
 //! every call about filters drives it.
 //!
 //! Invariants:
-//! - a filter without a parent names its interface in each conjunction; any other is contained in its parent, and fixes
-//!   at least the bytes of a sent header that the parent fixes;
-//! - a filter counts as a user of its access list, and is charged to its owner's budget of filters;
-//! - no filter of a dead environment is left when its destruction has come past its pins.
+//! - A filter without a parent names its interface in each conjunction.
+//! - Any other is contained in its parent, and fixes at least the bytes of a sent header that the parent fixes.
+//! - A filter counts as a user of its access list, and is charged to its owner's budget of filters.
+//! - No filter of a dead environment is left when its destruction has come past its pins.
 
 use crate::budget;
 use crate::cost;
@@ -151,7 +151,7 @@ pub(crate) struct Network {
     free: u32,
     inserted: u64,
     job: Option<Job>,
-    /// Where the search for filters of the dead goes on.
+    /// Where the search for filters of the dead resumes.
     search: usize,
     /// Where frames to the machine itself are put together.
     pub(crate) frame: DeviceBuffer,

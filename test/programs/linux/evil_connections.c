@@ -1,5 +1,6 @@
-// A process that writes whatever it likes into the pages of its own Internet sockets, while user 0 is at the other end: its
-// own connections break, all others go on, nobody waits for it, and its ports are free when it has ended. One line for each part.
+// A process that writes what it likes into the pages of its own Internet sockets, while user 0 is at the other end. Its
+// own connections break, all others continue, no process waits for it, and its ports are free when it has ended.
+// One line for each part.
 #define _GNU_SOURCE
 #include "evil.h"
 #include <arpa/inet.h>

@@ -1,6 +1,7 @@
 // Children that have a child each, one after the other.
-// Whatever child and grandchild do to it, and however they end, the next grandchild begins as its program says, or as a copy of its
-// parent; those that outlive their parents, and theirs, go on; and afterwards all memory is there again. One line for each part; with arguments: a grandchild.
+// Whatever child and grandchild do to it, and however they end, the next grandchild begins as its program says, or as a
+// copy of its parent. Those that outlive their parents, and theirs, continue. Afterwards all memory is there again.
+// One line for each part; with arguments: a grandchild.
 #define _GNU_SOURCE
 #include "census.h"
 #include "evil.h"

@@ -99,14 +99,7 @@ pub(super) fn text(parts: &[&str]) -> Option<String> {
         ["net", name] => net::text(name)?,
         ["mounts"] => mounts::mounts(&mounts::mountinfo()),
         ["mountinfo"] => mounts::mountinfo(),
-        ["loadavg"] => {
-            let (all, running) = processes();
-            let words = &process().board.words()[status_page::LOADS..status_page::LOADS + 3];
-            let parts = words.iter().map(|word| loadavg::parts(word.load(Relaxed)));
-            let averages: String = parts.map(|(whole, rest)| format!("{whole}.{rest:02} ")).collect();
-            let newest = crate::process_table::all().iter().map(|other| other.number).max().unwrap_or_default();
-            format!("{averages}{running}/{all} {newest}\n")
-        }
+        ["loadavg"] => load_averages(),
         ["meminfo"] => memory(),
         ["vmstat"] => {
             let free = exposed::kernel().free_pages.load(Relaxed);
@@ -157,6 +150,16 @@ pub(super) fn text(parts: &[&str]) -> Option<String> {
         ["sys", "fs", "pipe-max-size"] => format!("{}\n", crate::pipe::ring::MOST),
         _ => return None,
     })
+}
+
+/// The averages, how many threads run of all, and the newest process.
+fn load_averages() -> String {
+    let (all, running) = processes();
+    let words = &process().board.words()[status_page::LOADS..status_page::LOADS + 3];
+    let parts = words.iter().map(|word| loadavg::parts(word.load(Relaxed)));
+    let averages: String = parts.map(|(whole, rest)| format!("{whole}.{rest:02} ")).collect();
+    let newest = crate::process_table::all().iter().map(|other| other.number).max().unwrap_or_default();
+    format!("{averages}{running}/{all} {newest}\n")
 }
 
 /// A limit of POSIX message queues.

@@ -7,7 +7,6 @@ use super::timer::{Timers, Whose};
 use crate::descriptor::open_file::OpenFile;
 use crate::errno::Result;
 use crate::hw::current::{process, thread};
-use crate::process::Process;
 use crate::syscalls::{own_time, ran};
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
@@ -90,7 +89,7 @@ pub fn expire() {
 #[cold]
 fn expire_due() {
     let process = process();
-    look_at_watches(process);
+    look_at_watches();
     let due = process.alarms.change(|timers| timers.expire(clock::now(), own_time(), ran));
     for (whose, information) in due {
         let _ = match whose {
@@ -103,7 +102,8 @@ fn expire_due() {
 }
 
 /// The watches are taken out for the look: what sends signals may take other locks.
-fn look_at_watches(process: &Process) {
+fn look_at_watches() {
+    let process = process();
     let mut watches = core::mem::take(&mut *process.alarms.watches.lock());
     if !watches.is_empty() {
         async_io::look(&mut watches);
