@@ -122,7 +122,7 @@ fn copies(region: PageNumber) -> [(&'static str, BatchRow); 15] {
         ("channel_receive", row(number::channel_receive, &[KEY, buffer(), (HEADER + PAYLOAD) as u64])),
         ("device_bind", row(number::device_bind, &[KEY, u64::MAX, 0, 0, 0])),
         ("device_submit", row(number::device_submit, &[KEY, u64::MAX, 0, buffer(), 1])),
-        // The machine has no network: what these take where there is one the guest `packets-counted` holds to the bound.
+        // The machine has no network. The guest `packets-counted` holds what these take in a machine with one.
         ("page_become", row(number::page_become, &[KEY, 0, abi::page::PageKind::PacketRing as u64, buffer()])),
         ("network_open", row(number::network_open, &[KEY, 0, 1])),
         ("filter_insert", row(number::filter_insert, &[KEY, buffer()])),
