@@ -1,4 +1,4 @@
-// Who may bind what: pairs of addresses, families and reuse flags; listeners; ports below 1024 and other users.
+// Which sockets may be bound beside others: pairs of addresses, families and reuse flags; listeners; ports below 1024.
 #include "../internet.h"
 
 struct place { int family; const char *address; int only; };
@@ -40,7 +40,7 @@ static void pairs(int kind, int listens) {
         }
 }
 
-static void users(void) {
+static void low_ports(void) {
     for (int port = 1; port < 1100; port += 1022) {
         int one = socket(family, SOCK_STREAM, 0), two = socket(family, SOCK_DGRAM, 0);
         struct sockaddr_storage name;
@@ -49,42 +49,11 @@ static void users(void) {
         printf(" %s\n", said(bind(two, (void *)&name, bytes)));
         close(one), close(two);
     }
-    int status, listening = socket(family, SOCK_STREAM, 0);
-    set_to(listening, SOL_SOCKET, SO_REUSEPORT, 1);
-    struct sockaddr_storage name;
-    socklen_t bytes = name_of(&name, 0);
-    bind(listening, (void *)&name, bytes), listen(listening, 5);
-    if (!fork()) {
-        if (setgid(1000) || setuid(1000)) _exit(1);
-        for (int reuse = 0; reuse < 4; reuse++) {
-            int other = socket(family, SOCK_STREAM, 0);
-            if (reuse & 1) set_to(other, SOL_SOCKET, SO_REUSEADDR, 1);
-            if (reuse & 2) set_to(other, SOL_SOCKET, SO_REUSEPORT, 1);
-            bytes = name_of(&name, port_of(listening));
-            printf("another user %d: %s", reuse, said(bind(other, (void *)&name, bytes)));
-            printf(" %s\n", said(listen(other, 1)));
-            close(other);
-        }
-        for (int port = 80; port < 1025; port += 943) {
-            int low = socket(family, SOCK_STREAM, 0);
-            bytes = name_of(&name, port);
-            printf("port %d: %s\n", port, said(bind(low, (void *)&name, bytes)));
-            close(low);
-        }
-        int near = socket(family, SOCK_STREAM, 0);
-        printf("connect %s", said(connect_to(near, port_of(listening))));
-        char text[8];
-        printf(", read %s\n", said(read(near, text, 8)));
-        _exit(0);
-    }
-    int one = accept(listening, 0, 0);
-    write(one, "root", 4), close(one), close(listening);
-    wait(&status);
 }
 
 int main(void) {
     begin();
     pairs(SOCK_STREAM, 0), pairs(SOCK_STREAM, 1), pairs(SOCK_DGRAM, 0);
-    BOTH_FAMILIES users();
+    BOTH_FAMILIES low_ports();
     return 0;
 }

@@ -35,13 +35,14 @@ fn cost(ring: &mut Ring, filter: u64, kind: u16, payload: u64, count: u64) -> Re
     Ok(least)
 }
 
-/// Costs of one frame of 60 and of 1,460 bytes, into a ring and unclaimed, and of a further one in a call.
+/// Costs of one frame of 60 and of 1,460 bytes, into a ring and unclaimed, and of a further one in a call. They are
+/// nanoseconds of any length where the clock does not count instructions.
 fn costs(ring: &mut Ring, filter: u64) -> Result<[u64; 6], String> {
     let mut one = |kind, payload, count| cost(ring, filter, kind, payload, count);
     let (small, large) = (one(KIND, 0, 1)?, one(KIND, 1406, 1)?);
     let (unclaimed, large_unclaimed) = (one(1, 0, 1)?, one(1, 1406, 1)?);
-    let further = (one(KIND, 0, 8)? - small) / 7;
-    let further_unclaimed = (one(1, 0, 8)? - unclaimed) / 7;
+    let further = one(KIND, 0, 8)?.saturating_sub(small) / 7;
+    let further_unclaimed = one(1, 0, 8)?.saturating_sub(unclaimed) / 7;
     Ok([small, large, unclaimed, large_unclaimed, further, further_unclaimed])
 }
 
