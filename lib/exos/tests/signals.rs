@@ -108,23 +108,25 @@ fn a_timer_that_expires_again_is_counted_in_the_signal_that_waits() {
 
 #[test]
 fn a_full_queue_says_so_and_loses_only_what_came_with_the_signal() {
+    // As many as the words of a thread hold.
+    const QUEUED: usize = 40;
     let words = words(THREAD_WORDS);
     let post = PendingSignals::new(&words);
     let one = Information { signal: 40, code: linux::SI_QUEUE, detail: 1, value: 2 };
-    (0..8).for_each(|_| post.put(&one).unwrap());
+    (0..QUEUED).for_each(|_| post.put(&one).unwrap());
     assert_eq!(post.put(&one), Err(Errno::EAGAIN));
     post.drop_all(bit(40));
     assert_eq!(post.put(&one), Ok(()));
     assert_eq!(post.take(40), Some(one));
     assert_eq!(post.take(40), None);
-    (0..8).for_each(|_| post.put(&one).unwrap());
+    (0..QUEUED).for_each(|_| post.put(&one).unwrap());
     assert_eq!(post.put(&Information { signal: 41, ..one }), Err(Errno::EAGAIN));
     assert_eq!(post.put(&from_user(42, 7)), Err(Errno::EAGAIN));
     // What sigqueue sent is refused; kill's signal comes, once, without its sender.
     assert_eq!(post.pending().load(SeqCst), bit(40) | bit(42));
     assert_eq!(post.take(42), Some(Information { signal: 42, ..Information::default() }));
     assert_eq!(post.take(42), None);
-    (0..8).for_each(|_| assert_eq!(post.take(40), Some(one)));
+    (0..QUEUED).for_each(|_| assert_eq!(post.take(40), Some(one)));
     assert_eq!(post.pending().load(SeqCst), 0);
 }
 
