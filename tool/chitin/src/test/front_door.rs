@@ -150,7 +150,7 @@ const VISITS: [Visit; 63] = [
     well("a_shared_folder_that_is_read_only", "mkdir d; echo 1 > d/a; $chitin run -v d:/d:ro -- sh -c 'echo 2 > /d/a; cat /d/a'; cat d/a", "2\n1\n"),
     well(
         "a_raw_disk_keeps_what_tar_wrote",
-        "all='find etc | sort | xargs stat -c %n.%a.%u.%Y; find etc -type f | sort | xargs md5sum'
+        "all='find etc -type f | sort | xargs stat -c %n.%a.%u.%Y; find etc -type f | sort | xargs md5sum'
             $chitin run --disk d:4M -- sh -c \"tar -cf /dev/vda etc && sync && $all\" > made
             $chitin run --disk d -- sh -c \"cd /tmp && tar -xf /dev/vda && $all\" > found 2> told
             grep -c etc/passwd made; cmp made found && echo same",
