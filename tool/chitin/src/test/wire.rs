@@ -38,6 +38,10 @@ const PINGS: u16 = 40;
 /// How long an answer may take before the question is asked again.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How long a flood waits for the machine. Where frames wait from its first instruction on, QEMU's microvm sometimes
+/// enters a kernel that its firmware has not loaded, and executes zeros for ever.
+const FIRMWARE: Duration = Duration::from_secs(3);
+
 const OWN: [u8; 6] = [2, 0, 0, 0, 9, 1];
 const OWN_IP: [u8; 4] = [10, 9, 0, 1];
 const GUEST_IP: [u8; 4] = [10, 9, 0, 2];
@@ -148,6 +152,7 @@ fn framed(frame: &[u8]) -> Vec<u8> {
 fn flood(mut line: Line) -> Fared {
     let frame = framed(&[&EVERYONE[..], &OWN, &GOODBYE, &[0; 46]].concat());
     let many = frame.repeat(32);
+    thread::sleep(FIRMWARE);
     let (start, mut sent) = (Instant::now(), 0u64);
     while !line.is_over() {
         if start.elapsed().as_secs() % 2 == 1 {
