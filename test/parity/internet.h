@@ -126,3 +126,22 @@ static UNUSED void begin(void) {
 }
 
 #define BOTH_FAMILIES for (int turn = 0; turn < 2 && (family = turn ? AF_INET6 : AF_INET, printf("family %d\n", family)); turn++)
+
+// The checksum of the Internet over some bytes.
+static UNUSED unsigned short sum_of(const unsigned char *bytes, int count) {
+    unsigned sum = 0;
+    for (int at = 0; at < count; at += 2) sum += bytes[at] | (at + 1 < count ? bytes[at + 1] << 8 : 0);
+    while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
+    return ~sum;
+}
+
+// Writes a request for an echo of 24 bytes, and gives its length.
+static UNUSED int request(unsigned char *to, int identifier, int sequence) {
+    memset(to, 0, 24);
+    to[0] = family == AF_INET ? 8 : 128;
+    to[4] = identifier >> 8, to[5] = identifier, to[7] = sequence;
+    memcpy(to + 8, "0123456789abcdef", 16);
+    unsigned short sum = sum_of(to, 24);
+    if (family == AF_INET) memcpy(to + 2, &sum, 2);
+    return 24;
+}

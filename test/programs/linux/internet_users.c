@@ -3,23 +3,6 @@
 // Linux 6.18 for root, with every group in `ping_group_range`.
 #include "../../parity/internet.h"
 
-static unsigned short sum_of(const unsigned char *bytes, int count) {
-    unsigned sum = 0;
-    for (int at = 0; at < count; at += 2) sum += bytes[at] | (at + 1 < count ? bytes[at + 1] << 8 : 0);
-    while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
-    return ~sum;
-}
-
-static int request(unsigned char *to, int identifier, int sequence) {
-    memset(to, 0, 24);
-    to[0] = family == AF_INET ? 8 : 128;
-    to[4] = identifier >> 8, to[5] = identifier, to[7] = sequence;
-    memcpy(to + 8, "0123456789abcdef", 16);
-    unsigned short sum = sum_of(to, 24);
-    if (family == AF_INET) memcpy(to + 2, &sum, 2);
-    return 24;
-}
-
 static void users(void) {
     int status, listening = socket(family, SOCK_STREAM, 0);
     set_to(listening, SOL_SOCKET, SO_REUSEPORT, 1);
