@@ -22,6 +22,7 @@ mod pool;
 mod registry;
 mod report;
 mod style;
+mod times;
 mod wire;
 mod wrong_call;
 
@@ -124,7 +125,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     });
     written.and_then(|()| full.map_or(Ok(()), |run| run.finish(filter.is_empty())))?;
     let (counts, failed) = (report.counts(), report.failed());
-    report.finish();
+    report.finish()?;
     answer::print(&format!("{counts}\n"))?;
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

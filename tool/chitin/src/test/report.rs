@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use crate::progress::Progress;
 
 use super::pool::{self, Outcome};
+use super::times::Times;
+use crate::failure::Result;
 
 /// Lines of a failed test's transcript that are shown.
 const SHOWN: usize = 40;
@@ -26,8 +28,7 @@ pub struct Report {
     failed: usize,
     /// How many tests were skipped for each reason.
     skipped: BTreeMap<String, usize>,
-    /// The longest tests so far, longest first.
-    slowest: Vec<(Duration, String)>,
+    times: Times,
     progress: Progress,
     last_line: Instant,
 }
@@ -39,7 +40,7 @@ impl Report {
         progress.busy_with("");
         let (results, last_line) = (results.to_owned(), Instant::now());
         Self {
-            slowest: Vec::new(),
+            times: Times::default(),
             results,
             total,
             done: 0,
@@ -69,9 +70,7 @@ impl Report {
     pub fn add(&mut self, outcome: &Outcome) {
         let name = outcome.case.name();
         self.done += 1;
-        self.slowest.push((outcome.took, name.to_owned()));
-        self.slowest.sort_by(|left, right| right.cmp(left));
-        self.slowest.truncate(SLOWEST);
+        self.times.add(name, outcome.took);
         match (&outcome.verdict, outcome.case.skip_reason()) {
             (_, Some(reason)) => *self.skipped.entry(reason.to_owned()).or_default() += 1,
             (Ok(()), None) => self.passed += 1,
@@ -91,14 +90,22 @@ impl Report {
         }
     }
 
-    /// Ends the progress, says why tests were skipped, and names the longest tests.
-    pub fn finish(self) {
+    /// Ends the progress, says why tests were skipped, names the longest tests, and says what each kind of test took.
+    /// All times are written to `times.txt` among the results.
+    ///
+    /// # Errors
+    /// When that file cannot be written.
+    pub fn finish(self) -> Result<()> {
         for (reason, count) in &self.skipped {
             self.progress.line(&format!("chitin: {count} skipped: {reason}"));
         }
-        for (took, name) in self.slowest.iter().filter(|(took, _)| *took > SHORT) {
+        for (took, name) in self.times.longest_first().iter().take(SLOWEST).filter(|(took, _)| *took > SHORT) {
             self.progress.line(&format!("chitin: {name} took {} s", took.as_secs()));
         }
+        if self.done > SLOWEST {
+            self.progress.line(&format!("chitin: {}", self.times.by_kind()));
+        }
+        self.times.write(&self.results)
     }
 
     fn failure(&self, name: &str, reason: &str) -> String {
