@@ -36,6 +36,34 @@ pub enum DeathReason {
     AddressSpaceTaken = 5,
 }
 
+/// What `context_set` sets of the caller's context.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContextPart {
+    /// The base of FS, where the CPU has no instruction for it: an address of the user half.
+    FsBase = 0,
+    /// The base of GS, likewise.
+    GsBase = 1,
+    /// The vector unit: 1 on; 0 off. While it is off its next use is an upcall, and its state is not kept.
+    Vector = 2,
+    /// The protection keys: 1 on; 0 off, which is how an environment begins. While they are off WRPKRU and RDPKRU are
+    /// invalid opcodes, and no key forbids anything.
+    ProtectionKeys = 3,
+}
+
+impl ContextPart {
+    /// The part with this number.
+    pub const fn from_number(number: u64) -> Option<Self> {
+        match number {
+            0 => Some(Self::FsBase),
+            1 => Some(Self::GsBase),
+            2 => Some(Self::Vector),
+            3 => Some(Self::ProtectionKeys),
+            _ => None,
+        }
+    }
+}
+
 /// One figure of a budget, exposed.
 #[repr(C)]
 #[derive(Debug)]

@@ -8,7 +8,7 @@ pub const SMAP: u64 = 1 << 1;
 pub const UMIP: u64 = 1 << 2;
 /// Protection keys for user pages (PKRU).
 pub const PKU: u64 = 1 << 3;
-/// RDFSBASE and its kin in user mode; without it `segment_base_set` serves.
+/// RDFSBASE and its kin in user mode; without it `context_set` serves.
 pub const FSGSBASE: u64 = 1 << 4;
 /// XSAVE and XRSTOR; without it FXSAVE serves.
 pub const XSAVE: u64 = 1 << 5;

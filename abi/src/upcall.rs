@@ -53,7 +53,7 @@ pub mod kind {
     pub const OVERFLOW: u64 = 4;
     /// #UD
     pub const INVALID_OPCODE: u64 = 6;
-    /// #NM: the vector unit is off, see `vector_state_set`.
+    /// #NM: the vector unit is off, see `context_set`.
     pub const DEVICE_NOT_AVAILABLE: u64 = 7;
     /// #GP
     pub const GENERAL_PROTECTION: u64 = 13;

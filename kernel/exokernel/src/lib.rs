@@ -14,6 +14,7 @@ mod boot;
 mod budget;
 mod card;
 mod channel;
+mod context;
 mod cost;
 mod destruction;
 mod device;

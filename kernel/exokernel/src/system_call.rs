@@ -11,7 +11,7 @@ use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress, Word
 use machine::context::{Entry, Upcall};
 use machine::entry::{Frame, SyscallFrame, SystemCall};
 use machine::user::UserFault;
-use machine::{cpu_control, exposed};
+use machine::exposed;
 
 /// What each call does, by number, and what anything else gets. Most calls return to their caller; those after which
 /// another environment may run get the whole frame.
@@ -319,31 +319,8 @@ impl Calls for Kernel {
     ) -> Outcome<()> {
         self.move_budget(key, from, to, resource, figure, amount)
     }
-    fn segment_base_set(&mut self, segment: u64, base: UserAddress) -> Outcome<()> {
-        if !abi::memory_map::in_user_half(base.0, 0) {
-            return crate::kernel::refuse(Error::BadAddress, base.0);
-        }
-        match segment {
-            0 => cpu_control::write_fs_base(base.0),
-            1 => cpu_control::write_user_gs_base(base.0),
-            _ => return crate::kernel::refuse(Error::BadArgument, 0),
-        }
-        Ok(())
-    }
-    fn vector_state_set(&mut self, on: u64) -> Outcome<()> {
-        if on > 1 {
-            return crate::kernel::refuse(Error::BadArgument, 0);
-        }
-        self.context_of(self.caller()).set_vector(on == 1);
-        Ok(())
-    }
-    fn protection_keys_set(&mut self, on: u64) -> Outcome<()> {
-        if on > 1 || (on == 1 && !cpu_control::has(abi::feature::PKU)) {
-            return crate::kernel::refuse(Error::BadArgument, 0);
-        }
-        self.context_of(self.caller()).set_keys(on == 1);
-        cpu_control::write_pkru(0);
-        Ok(())
+    fn context_set(&mut self, part: u64, value: u64) -> Outcome<()> {
+        self.set_context(part, value)
     }
     fn event_raise(&mut self, key: KeyIndex, environment: EnvironmentId, bits: u64) -> Outcome<()> {
         self.raise_event(key, environment, bits)

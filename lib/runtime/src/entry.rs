@@ -5,9 +5,9 @@
 //! page, declares the upcall entries, finds or makes a stack, and calls the program.
 
 use crate::area::{Area, LibraryWords};
-use crate::{channel, exposed, layout, syscall};
+use crate::{channel, context, exposed, layout, syscall};
 use abi::host_channel::Kind;
-use abi::{EnvironmentId, KeyIndex, UserAddress, feature};
+use abi::{EnvironmentId, KeyIndex, feature};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 /// Exit status of a program that raised an exception nobody handled: 128 and SIGSEGV, as shells say it.
@@ -102,7 +102,7 @@ fn set_gs_base(base: u64) {
     } else {
         // SAFETY: as above, by the call that serves where the instruction is missing. It cannot fail: the private page
         // is in the user half.
-        let _ = unsafe { syscall::segment_base_set(1, UserAddress(base)) };
+        let _ = unsafe { context::set_gs_base(base) };
     }
 }
 

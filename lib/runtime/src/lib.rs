@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`syscall`] | the system calls, from the one table |
 //! | [`entry`], [`area`], [`layout`] | how an environment begins, what it knows of itself, where things lie |
-//! | [`upcall`], [`frame_handler`], [`critical_section`], [`time_slice`], [`vector`] | exceptions, slices, what is saved and when |
+//! | [`upcall`], [`frame_handler`], [`critical_section`], [`time_slice`], [`context`], [`vector`] | exceptions, slices, what is saved and when |
 //! | [`predicate`], [`clock`], [`lock`] | waiting, time, exclusion |
 //! | [`exposed`] | what the kernel shows |
 //! | [`page`], [`address_space`], [`window`], [`vm`], [`heap`] | memory |
@@ -23,6 +23,7 @@ pub mod archive;
 pub mod area;
 pub mod channel;
 pub mod clock;
+pub mod context;
 pub mod critical_section;
 pub mod entry;
 pub mod environment;

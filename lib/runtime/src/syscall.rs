@@ -106,7 +106,7 @@ macro_rules! stub {
     (page_table_link $($rest:tt)*) => { raw! { page_table_link $($rest)* } };
     (page_table_unlink $($rest:tt)*) => { raw! { page_table_unlink $($rest)* } };
     (environment_create $($rest:tt)*) => { raw! { environment_create $($rest)* } };
-    (segment_base_set $($rest:tt)*) => { raw! { segment_base_set $($rest)* } };
+    (context_set $($rest:tt)*) => { raw! { context_set $($rest)* } };
     (region_read $($rest:tt)*) => { raw! { region_read $($rest)* } };
     (region_write $($rest:tt)*) => { raw! { region_write $($rest)* } };
     (device_submit $($rest:tt)*) => { raw! { device_submit $($rest)* } };

@@ -23,7 +23,7 @@ use runtime::area::{self, Area};
 use runtime::environment::{Builder, Child};
 use runtime::page::Allocator;
 use runtime::predicate::{Operator, Predicate, word};
-use runtime::{address_space, archive, exposed, image, println, syscall, time_slice};
+use runtime::{address_space, archive, context, exposed, image, println, syscall, time_slice};
 use wakeup_predicate::compile::CODE_BYTES_MAX;
 
 runtime::entry!(main);
@@ -179,9 +179,9 @@ fn exceptions() {
     } else {
         println!("bench: absent alignment this machine does not check alignment");
     }
-    syscall::vector_state_set(0).expect("the vector unit can be turned off");
+    context::set_vector(false).expect("the vector unit can be turned off");
     let off = with_entry(kind::PAGE_FAULT, primitive_skip_five, primitive_coprocessor);
-    syscall::vector_state_set(1).expect("the vector unit can be turned on");
+    context::set_vector(true).expect("the vector unit can be turned on");
     off.report("coprocessor");
 }
 

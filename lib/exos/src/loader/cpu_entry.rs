@@ -4,7 +4,7 @@ use core::arch::asm;
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::area::Area;
 use runtime::upcall::Context;
-use runtime::{UserAddress, exposed, syscall};
+use runtime::{context, exposed};
 
 /// Goes on in the program at `context`; ExOS's stack is empty from then on.
 pub fn resume(context: &Context) -> ! {
@@ -36,7 +36,7 @@ pub fn set_segment_base(base: u64) {
         unsafe { asm!("wrfsbase {}", in(reg) base, options(nostack, preserves_flags)) };
     } else {
         // SAFETY: as above, by the call that serves where the instruction is missing.
-        let _ = unsafe { syscall::segment_base_set(0, UserAddress(base)) };
+        let _ = unsafe { context::set_fs_base(base) };
     }
     crate::hw::current::thread().segment_base.store(base, Relaxed);
 }

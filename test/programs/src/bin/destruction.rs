@@ -19,7 +19,7 @@ use runtime::environment::{Builder, Child};
 use runtime::page::Allocator;
 use runtime::predicate::{Operator, Predicate, word};
 use runtime::{
-    EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress, area, exposed, key, syscall, time_slice,
+    EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress, area, context, exposed, key, syscall, time_slice,
 };
 use test_programs::child::{death, eventually, eventually_by, prepare, sleeps, spawn, status};
 use test_programs::random::Random;
@@ -190,7 +190,7 @@ impl Script {
                 Err(Failure { error: Error::Again, .. }) => Ok(()),
                 done => done,
             }),
-            19 => syscall::vector_state_set(1),
+            19 => context::set_vector(true),
             _ => Predicate::new().or(&[word(Area::current().status(9), Operator::Equal, 1)])?.wait().map(drop),
         }
     }

@@ -14,7 +14,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::SeqCst;
 use runtime::area::Area;
 use runtime::upcall::{Context, give_way, set_handler};
-use runtime::{critical_section, exposed, image, syscall};
+use runtime::{context, critical_section, exposed, image};
 use test_programs::{Outcome, check, granted, guest};
 
 guest! {
@@ -157,7 +157,7 @@ fn fault_157_exceptions_wherever_rsp_points() -> Outcome {
     if !exposed::has(PKU) {
         return Ok(());
     }
-    granted!(syscall::protection_keys_set(1));
+    granted!(context::set_protection_keys(true));
     set_handler(kind::INVALID_OPCODE, end_foreign);
     let _section = critical_section::enter();
     leave_everywhere(Way::Fault)
@@ -167,7 +167,7 @@ fn fault_157_reflected_calls_wherever_rsp_points() -> Outcome {
     if !exposed::has(PKU) {
         return Ok(());
     }
-    granted!(syscall::protection_keys_set(1));
+    granted!(context::set_protection_keys(true));
     set_handler(kind::REFLECTION, end_foreign);
     let section = critical_section::enter();
     let private = Area::current().private();
@@ -185,7 +185,7 @@ fn fault_157_ends_of_slices_wherever_rsp_points() -> Outcome {
     if !exposed::has(PKU) {
         return Ok(());
     }
-    granted!(syscall::protection_keys_set(1));
+    granted!(context::set_protection_keys(true));
     set_handler(kind::SLICE_END, end_foreign_slice);
     leave_everywhere(Way::Spin)
 }
@@ -212,7 +212,7 @@ fn handlers_nest_below_their_frames() -> Outcome {
     if !exposed::has(PKU) {
         return Ok(());
     }
-    granted!(syscall::protection_keys_set(1));
+    granted!(context::set_protection_keys(true));
     set_handler(kind::INVALID_OPCODE, nest);
     // SAFETY: the handler steps over the two bytes of UD2.
     unsafe { asm!("ud2") };
@@ -241,7 +241,7 @@ fn interrupted_code_keeps_registers_and_keys() -> Outcome {
     if !exposed::has(PKU) {
         return Ok(());
     }
-    granted!(syscall::protection_keys_set(1));
+    granted!(context::set_protection_keys(true));
     const TURNS: u64 = 8_000_000;
     let seen = count_foreign(TURNS);
     check!(seen == (TURNS, FOREIGN, CANARY), "counted {:?}", seen);

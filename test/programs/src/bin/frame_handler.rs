@@ -12,7 +12,7 @@ use runtime::area::Area;
 use runtime::environment::DeathReason;
 use runtime::frame_handler::{FrameHandler, set_frame_handler};
 use runtime::upcall::{Context, set_handler};
-use runtime::{exposed, syscall};
+use runtime::{context, exposed};
 use test_programs::child::{expect_death, spawn};
 use test_programs::{Outcome, World, check, granted, guest};
 
@@ -106,7 +106,7 @@ fn protection_keys_of_the_interrupted_code_are_put_back() -> Outcome {
     if !exposed::has(feature::PKU) {
         return Ok(());
     }
-    granted!(syscall::protection_keys_set(1));
+    granted!(context::set_protection_keys(true));
     set_frame_handler::<StepOver>();
     // Key 5 is refused; no page has it.
     let wanted = 0b11 << 10;

@@ -12,7 +12,7 @@ use runtime::area::Area;
 use runtime::critical_section::{self, CriticalSection};
 use runtime::environment::DeathReason;
 use runtime::upcall::{Context, set_handler};
-use runtime::{area, exposed, image, syscall};
+use runtime::{area, context, exposed, image};
 use test_programs::child::{expect_death, spawn};
 use test_programs::{Outcome, World, check, granted, guest};
 
@@ -117,7 +117,7 @@ fn another_pkru_is_reflected() -> Outcome {
     if !exposed::has(PKU) {
         return Ok(());
     }
-    granted!(syscall::protection_keys_set(1));
+    granted!(context::set_protection_keys(true));
     let (start, end) = image::own_range();
     let private = Area::current().private();
     for (wanted, is) in [(0u32, 0u32), (0xc, 0xc), (0xc, 0), (0, 0xc), (0xffff_fffc, 0xffff_fff0)] {
@@ -131,7 +131,7 @@ fn another_pkru_is_reflected() -> Outcome {
         open_gate(section);
         check!((reflected() == before) == (wanted == is), "PKRU {is:#x} where {wanted:#x} must hold");
     }
-    granted!(syscall::protection_keys_set(0));
+    granted!(context::set_protection_keys(false));
     Ok(())
 }
 

@@ -16,7 +16,7 @@ use runtime::address_space::{self, Access, AddressSpace};
 use runtime::area::Area;
 use runtime::page::{Allocator, PageKind};
 use runtime::window::Window;
-use runtime::{Error, Failure, KeyIndex, PageNumber, UserAddress, area, exposed, key, syscall};
+use runtime::{Error, Failure, KeyIndex, PageNumber, UserAddress, area, context, exposed, key, syscall};
 use test_programs::attempt::watch;
 use test_programs::{Outcome, World, attempt, check, granted, guest, refused};
 use test_programs::{free_large_page, level_one_of};
@@ -188,14 +188,14 @@ fn a_protection_key_of_an_entry_holds() -> Outcome {
     const NO_ACCESS: u32 = 1 << (2 * OURS);
     const NO_WRITE: u32 = 2 << (2 * OURS);
     if !exposed::has(abi::feature::PKU) {
-        refused!(syscall::protection_keys_set(1), BadArgument);
+        refused!(context::set_protection_keys(true), BadArgument);
         return Ok(());
     }
     watch();
     let page = fresh()?;
     granted!(map(PLACE, page.address() | Access::WRITE.0 | OURS << 59));
     set_word(PLACE, 77);
-    granted!(syscall::protection_keys_set(1));
+    granted!(context::set_protection_keys(true));
     for (forbidden, read, write) in [(0, None, None), (NO_WRITE, None, Some(0x27)), (NO_ACCESS, Some(0x25), Some(0x27))]
     {
         let reading =
@@ -207,7 +207,7 @@ fn a_protection_key_of_an_entry_holds() -> Outcome {
         let errors = [reading, writing].map(|raised| raised.map(|frame| frame.error));
         check!(errors == [read, write], "with {forbidden:#x} in PKRU: {errors:x?}");
     }
-    granted!(syscall::protection_keys_set(0));
+    granted!(context::set_protection_keys(false));
     granted!(map(PLACE, 0));
     granted!(Allocator::own().free(page));
     clear(PLACE)

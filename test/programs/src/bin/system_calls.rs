@@ -425,8 +425,8 @@ fn fault_14_random_calls() -> Outcome {
             number::transfer_asynchronous
             | number::transfer_synchronous
             | number::predicate_wait
-            | number::segment_base_set => continue,
-            number::time_slice_yield | number::address_space_switch | number::vector_state_set => continue,
+            | number::context_set => continue,
+            number::time_slice_yield | number::address_space_switch => continue,
             number::time_slice_free => continue,
             number::page_table_unlink | number::key_drop | number::page_unbind => words[0] = random.below(40) + 3,
             number::page_free | number::page_claim => words[0] = random.below(40) + 3,

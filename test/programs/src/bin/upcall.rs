@@ -17,7 +17,7 @@ use runtime::environment::{DeathReason, PRIVATE_COUNT};
 use runtime::page::Allocator;
 use runtime::upcall::{Context, set_handler};
 use runtime::window::Window;
-use runtime::{EnvironmentId, KeyIndex, PageNumber, area, exposed, syscall, time_slice};
+use runtime::{EnvironmentId, KeyIndex, PageNumber, area, context, exposed, syscall, time_slice};
 use test_programs::attempt::watch;
 use test_programs::child::{death, eventually, expect_death, once_in, prepare, spawn, status};
 use test_programs::{Outcome, World, attempt, check, granted, guest, is_counting, refused};
@@ -576,7 +576,7 @@ fn fault_27_segment_bases() -> Outcome {
     raises!("swapgs", kind::GENERAL_PROTECTION | kind::INVALID_OPCODE);
     for base in [0x8000_0000_0000, 0xffff_8000_0000_0000, u64::MAX] {
         // SAFETY: a refused call changes no base.
-        let refused = unsafe { syscall::segment_base_set(0, runtime::UserAddress(base)) };
+        let refused = unsafe { context::set_fs_base(base) };
         check!(refused.is_err(), "the base {base:#x} was accepted");
     }
     if !exposed::has(abi::feature::FSGSBASE) {

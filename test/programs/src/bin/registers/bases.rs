@@ -1,10 +1,10 @@
 //! Fault 32: segment bases, protection keys, debug registers and the number of the CPU.
 
+use abi::feature;
 use abi::upcall::kind;
-use abi::{UserAddress, feature};
 use core::sync::atomic::Ordering::SeqCst;
 use runtime::area::Area;
-use runtime::{exposed, syscall, time_slice};
+use runtime::{context, exposed, time_slice};
 use test_programs::attempt::watch;
 use test_programs::child::{eventually, spawn, status};
 use test_programs::{Outcome, World, attempt, check, granted};
@@ -14,18 +14,18 @@ extern "C" fn set_bases(_: u64) {
     let area = Area::current();
     loop {
         // SAFETY: nothing of this program uses FS.
-        let _ = unsafe { syscall::segment_base_set(0, UserAddress(0x6666_0000)) };
-        if exposed::has(feature::PKU) && syscall::protection_keys_set(1).is_ok() {
+        let _ = unsafe { context::set_fs_base(0x6666_0000) };
+        if exposed::has(feature::PKU) && context::set_protection_keys(true).is_ok() {
             set_protection_keys(0xffff_fff0);
         }
         area.status(1).store(1, SeqCst);
         // Upcalls, whose handlers go by GS, wait as long as it leads nowhere.
         area.private().critical_section.store(1, SeqCst);
         // SAFETY: nothing goes by GS until it is set back; a yield does not.
-        let _ = unsafe { syscall::segment_base_set(1, UserAddress(0x6666_1000)) };
+        let _ = unsafe { context::set_gs_base(0x6666_1000) };
         time_slice::yield_now();
         // SAFETY: this is what it was.
-        let _ = unsafe { syscall::segment_base_set(1, UserAddress(area.address() + abi::area::PRIVATE)) };
+        let _ = unsafe { context::set_gs_base(area.address() + abi::area::PRIVATE) };
         area.private().critical_section.store(0, SeqCst);
     }
 }
@@ -54,11 +54,11 @@ pub(crate) fn fault_32_segment_bases_and_protection_keys(world: &World) -> Outco
     watch();
     let child = spawn(world, set_bases, 0)?;
     if exposed::has(feature::PKU) {
-        granted!(syscall::protection_keys_set(1));
+        granted!(context::set_protection_keys(true));
     }
     check!(eventually(|| status(&child, 1) == 1), "the other environment does not run");
     // SAFETY: nothing of this program uses FS.
-    granted!(unsafe { syscall::segment_base_set(0, UserAddress(0x7777_0000)) });
+    granted!(unsafe { context::set_fs_base(0x7777_0000) });
     for round in 0..100 {
         time_slice::yield_now();
         if exposed::has(feature::FSGSBASE) {
@@ -89,7 +89,7 @@ pub(crate) fn fault_32_segment_bases_and_protection_keys(world: &World) -> Outco
         );
     }
     // SAFETY: as above.
-    granted!(unsafe { syscall::segment_base_set(0, UserAddress(0)) });
+    granted!(unsafe { context::set_fs_base(0) });
     granted!(child.destroy());
     Ok(())
 }

@@ -2,17 +2,17 @@
 
 use crate::PATTERN;
 use crate::bases::set_protection_keys;
-use abi::{UserAddress, feature};
+use abi::feature;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use runtime::area::Area;
 use runtime::environment::Child;
-use runtime::{exposed, syscall};
+use runtime::{context, exposed};
 use test_programs::child::{eventually, spawn, status};
 use test_programs::{Outcome, World, check, granted};
 
 /// Paints every general and vector register, and yields or spins, by its argument.
 extern "C" fn paint(mode: u64) {
-    let _ = syscall::vector_state_set(1);
+    let _ = context::set_vector(true);
     let private = Area::current().private();
     for round in 1.. {
         Area::current().status(1).store(round, Relaxed);
@@ -138,11 +138,11 @@ pub(crate) extern "C" fn paint_everything(way: u64) {
     let area = Area::current();
     paint_vectors();
     if way == leaving::WITHOUT_VECTORS {
-        let _ = syscall::vector_state_set(0);
+        let _ = context::set_vector(false);
     }
     // SAFETY: nothing of this program uses FS.
-    let _ = unsafe { syscall::segment_base_set(0, UserAddress(0x6666_0000)) };
-    if exposed::has(feature::PKU) && syscall::protection_keys_set(1).is_ok() {
+    let _ = unsafe { context::set_fs_base(0x6666_0000) };
+    if exposed::has(feature::PKU) && context::set_protection_keys(true).is_ok() {
         set_protection_keys(0xffff_fff0);
     }
     while way != leaving::WHOLE {
@@ -151,7 +151,7 @@ pub(crate) extern "C" fn paint_everything(way: u64) {
     }
     area.private().critical_section.store(1, SeqCst);
     // SAFETY: nothing goes by GS from here on: upcalls, whose handlers do, wait for ever.
-    let _ = unsafe { syscall::segment_base_set(1, UserAddress(0x6666_1000)) };
+    let _ = unsafe { context::set_gs_base(0x6666_1000) };
     area.status(1).store(1, SeqCst);
     paint_and_stay();
 }

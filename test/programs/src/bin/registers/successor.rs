@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
 use runtime::area::Area;
 use runtime::environment::Child;
-use runtime::{KeyIndex, exposed, syscall, time_slice};
+use runtime::{KeyIndex, context, exposed, syscall, time_slice};
 use test_programs::attempt::watch;
 use test_programs::child::{death, eventually, first_page, renew, spawn, status};
 use test_programs::{Outcome, World, attempt, check, granted, refused};
@@ -52,7 +52,7 @@ extern "C" fn tell_the_rest(argument: u64) {
         upper_halves().iter().enumerate().for_each(|(index, word)| tell(told::UPPER + index, *word));
     }
     tell(told::KEYS, attempt!(["xor ecx, ecx", "rdpkru"]).is_none().into());
-    if exposed::has(feature::PKU) && syscall::protection_keys_set(1).is_ok() {
+    if exposed::has(feature::PKU) && context::set_protection_keys(true).is_ok() {
         tell(told::PKRU, protection_keys().into());
     }
     area.status(1).store(argument, SeqCst);

@@ -3,19 +3,20 @@
 use crate::PATTERN;
 use crate::observer::{CONTROL, LEGACY_WORDS, Legacy, MXCSR, MXCSR_WORD, legacy, upper_halves, vectors};
 use crate::painter::{paint_vectors, with_painters};
+use abi::environment::ContextPart;
 use abi::feature;
 use abi::upcall::kind;
 use core::sync::atomic::Ordering::SeqCst;
 use runtime::area::Area;
 use runtime::environment::Child;
 use runtime::transfer::{Kind, Message, call, serve};
-use runtime::{EnvironmentId, area, exposed, syscall, time_slice};
+use runtime::{EnvironmentId, Error, area, context, exposed, syscall, time_slice};
 use test_programs::attempt::watch;
 use test_programs::child::{prepare, settle};
-use test_programs::{Outcome, World, attempt, check, granted};
+use test_programs::{Outcome, World, attempt, check, granted, refused};
 
 pub(crate) fn fault_30_vector_state_of_another(world: &World) -> Outcome {
-    granted!(syscall::vector_state_set(1));
+    granted!(context::set_vector(true));
     let outcome = with_painters(world, |round| {
         time_slice::yield_now();
         let Legacy(found) = legacy();
@@ -32,7 +33,7 @@ pub(crate) fn fault_30_vector_state_of_another(world: &World) -> Outcome {
         }
         Ok(())
     });
-    granted!(syscall::vector_state_set(0));
+    granted!(context::set_vector(false));
     outcome
 }
 
@@ -44,7 +45,7 @@ extern "C" fn tell_vectors(_: EnvironmentId, message: &mut Message) {
     let is_off = attempt!(["pxor xmm0, xmm0"]).is_some_and(|frame| frame.kind == kind::DEVICE_NOT_AVAILABLE);
     if is_off {
         message[0] = UNIT_OFF;
-        let _ = syscall::vector_state_set(1);
+        let _ = context::set_vector(true);
     } else {
         // The attempt has emptied the first.
         message[0] = vectors()[1];
@@ -53,13 +54,13 @@ extern "C" fn tell_vectors(_: EnvironmentId, message: &mut Message) {
     message[2] = vectors()[16] & 0xffff_ffff;
     paint_vectors();
     if is_off {
-        let _ = syscall::vector_state_set(0);
+        let _ = context::set_vector(false);
     }
 }
 
 extern "C" fn serve_vectors(on: u64) {
     watch();
-    let _ = syscall::vector_state_set(on);
+    let _ = context::set_vector(on == 1);
     Area::current().status(1).store(1, SeqCst);
     serve(tell_vectors)
 }
@@ -95,7 +96,7 @@ pub(crate) fn fault_30_vector_registers_over_a_transfer(world: &World) -> Outcom
             let is_left = |(index, word): (usize, &u64)| *word == left || left != 0 && (index == 3 || index == 12);
             check!(back[..16].iter().enumerate().all(is_left), "{case}: the caller found {back:x?}");
         }
-        granted!(syscall::vector_state_set(0));
+        granted!(context::set_vector(false));
         granted!(child.destroy());
     }
     Ok(())
@@ -106,15 +107,15 @@ const CALLERS: u64 = 0x5a5a_5a5a_5a5a_5a5a;
 
 /// One call: what the callee found, and what the caller finds afterwards.
 fn exchange_vectors(child: &Child, kind: Kind, caller_on: u64) -> Option<([u64; 3], [u64; 17])> {
-    syscall::vector_state_set(1).ok()?;
+    context::set_vector(true).ok()?;
     fill_vectors(CALLERS);
     if caller_on == 0 {
-        syscall::vector_state_set(0).ok()?;
+        context::set_vector(false).ok()?;
     }
     let mut message: Message = [0; 6];
     call(kind, child.number, &mut message).ok()?;
     if caller_on == 0 {
-        syscall::vector_state_set(1).ok()?;
+        context::set_vector(true).ok()?;
     }
     Some(([message[0], message[1], message[2]], vectors()))
 }
@@ -135,7 +136,7 @@ fn fill_vectors(word: u64) {
 
 pub(crate) fn fault_30_reserved_bits_in_vector_state() -> Outcome {
     watch();
-    granted!(syscall::vector_state_set(1));
+    granted!(context::set_vector(true));
     // The emulator may let reserved bits pass; nothing but a general protection fault may come of them.
     let raised = attempt!(["push -1", "ldmxcsr [rsp]"]).map(|frame| frame.kind);
     check!(matches!(raised, None | Some(kind::GENERAL_PROTECTION)), "reserved MXCSR bits raised {raised:?}");
@@ -167,12 +168,18 @@ pub(crate) fn fault_30_reserved_bits_in_vector_state() -> Outcome {
 
 pub(crate) fn fault_30_vector_unit_off() -> Outcome {
     watch();
-    granted!(syscall::vector_state_set(0));
+    granted!(context::set_vector(false));
     let raised = attempt!(["pxor xmm0, xmm0"]).map(|frame| frame.kind);
     check!(raised == Some(kind::DEVICE_NOT_AVAILABLE), "with the vector unit off, PXOR raised {raised:?}");
-    granted!(syscall::vector_state_set(1));
+    granted!(context::set_vector(true));
     check!(attempt!(["pxor xmm0, xmm0"]).is_none(), "the vector unit does not come on");
     check!(vectors()[..16].iter().all(|word| *word == 0), "vector registers are not zero after off and on");
-    check!(syscall::vector_state_set(2).is_err(), "2 is no state of the vector unit");
+    for part in [ContextPart::Vector, ContextPart::ProtectionKeys] {
+        // SAFETY: a refused call changes nothing.
+        let told = unsafe { syscall::context_set(part as u64, 2) };
+        check!(told == Err(Error::BadArgument.about(1)), "2 is no state of {part:?}, but {told:?}");
+    }
+    // SAFETY: there is no such part.
+    refused!(unsafe { syscall::context_set(4, 0) }, BadArgument);
     Ok(())
 }
