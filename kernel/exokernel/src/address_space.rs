@@ -61,15 +61,6 @@ impl Kernel {
         Ok(())
     }
 
-    /// Drops one translation on this CPU (see `abi::syscall`).
-    pub(crate) fn drop_tlb_entry(&mut self, address: UserAddress) -> Outcome<()> {
-        if !in_user_half(address.0, 1) {
-            return refuse(Error::BadAddress, address.0);
-        }
-        cpu_control::drop_tlb_entry(address.0);
-        Ok(())
-    }
-
     /// Links a table (see `abi::syscall`).
     pub(crate) fn link_page_table(
         &mut self,

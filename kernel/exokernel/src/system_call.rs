@@ -289,9 +289,6 @@ impl Calls for Kernel {
     ) -> Outcome<u64> {
         self.copy_page_table(key, root, address, level, fresh, page_key)
     }
-    fn tlb_drop(&mut self, address: UserAddress) -> Outcome<()> {
-        self.drop_tlb_entry(address)
-    }
     fn environment_create(&mut self, key: KeyIndex, specification: UserAddress) -> Outcome<EnvironmentId> {
         self.create_environment(key, specification)
     }

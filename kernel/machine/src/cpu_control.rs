@@ -225,7 +225,7 @@ pub fn flush_tlb() {
 
 /// Drops what this CPU's TLB holds for one address.
 #[inline(always)]
-pub fn drop_tlb_entry(address: u64) {
+pub(crate) fn drop_tlb_entry(address: u64) {
     // SAFETY: INVLPG of any address only costs a later walk.
     unsafe { asm!("invlpg [{}]", in(reg) address, options(nostack, preserves_flags)) };
 }

@@ -9,6 +9,7 @@ extern crate alloc;
 
 use abi::KeyIndex;
 use abi::budget::Resource;
+use abi::environment::ContextPart;
 use abi::page_table::{MapRow, NO_EXECUTE, PRESENT, WRITE};
 use abi::predicate::Term;
 use abi::syscall::{SYNCHRONOUS, number};
@@ -23,7 +24,7 @@ use runtime::area::{self, Area};
 use runtime::environment::{Builder, Child};
 use runtime::page::Allocator;
 use runtime::predicate::{Operator, Predicate, word};
-use runtime::{address_space, archive, context, exposed, image, println, syscall, time_slice};
+use runtime::{address_space, archive, context, exposed, image, println, time_slice};
 use wakeup_predicate::compile::CODE_BYTES_MAX;
 
 runtime::entry!(main);
@@ -63,9 +64,9 @@ global_asm!(
     ".global primitive_nothing", "primitive_nothing:", "ret",
     // The null call, which needs no stack.
     ".global primitive_null_call", "primitive_null_call:", ".rept 16", "xor eax, eax", "syscall", ".endr", "ret",
-    // A call through the table that does next to nothing: it drops one translation.
+    // A call through the table that does next to nothing: the vector unit stays on.
     ".global primitive_stack_call", "primitive_stack_call:",
-    ".rept 16", "mov edi, 0x1000", "mov eax, {tlb_drop}", "syscall", ".endr", "ret",
+    ".rept 16", "mov edi, {vector}", "mov esi, 1", "mov eax, {context_set}", "syscall", ".endr", "ret",
     // A write to a page that may only be read; the handler steps over its seven bytes.
     ".global primitive_protection_fault", "primitive_protection_fault:",
     "mov eax, 2", "shl rax, 32",
@@ -100,7 +101,8 @@ global_asm!(
     "jmp primitive_give_way",
     ".data", ".balign 16", ".global primitive_callee", "primitive_callee: .quad 0",
     ".global primitive_faults", "primitive_faults: .quad 0", ".text",
-    tlb_drop = const number::tlb_drop,
+    vector = const ContextPart::Vector as u64,
+    context_set = const number::context_set,
     time_slice_yield = const number::time_slice_yield,
 );
 

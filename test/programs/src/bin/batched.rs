@@ -194,7 +194,6 @@ fn fault_153_small_calls_64_to_a_batch(_: &World) -> Outcome {
         ("key_copy, refused", number::key_copy, &[KEY, 7, me, KEY, KEY]),
         ("access_list_set", number::access_list_set, &[KEY, own.list.0, 5, KEY, 7]),
         ("page_claim", number::page_claim, &[KEY, own.list.0, KEY, own.list.0]),
-        ("tlb_drop", number::tlb_drop, &[0x1000]),
         ("budget_move", number::budget_move, &[KEY, me, me, 0, 0, 1]),
         ("event_raise", number::event_raise, &[KEY, me, 1]),
         ("time_slice_allocate", number::time_slice_allocate, &[KEY, me, 0, u64::MAX]),
