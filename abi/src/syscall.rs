@@ -5,7 +5,7 @@
 //! upcall with RIP at the `syscall`, so that the call can be made again once the page is there; a pointer that could
 //! never be right is [`crate::Error::BadAddress`].
 //!
-//! A protected control transfer is asked for by a bit instead of a number: `rax` holds [`SYNCHRONOUS`] or
+//! A protected control transfer is no row. A bit asks for it instead of a number: `rax` holds [`SYNCHRONOUS`] or
 //! [`ASYNCHRONOUS`], and the callee's number in the bits of [`CALLEE`]. The registers are the message: all pass but
 //! `rcx`, `r11` and the flags, FS base too where the CPU has FSGSBASE. GS base is the callee's private page. Of the
 //! caller only RIP and RSP are kept. If a slice of its own begins before it is entered, it resumes there with an FS base
@@ -113,100 +113,92 @@ macro_rules! for_each_syscall {
             27 predicate_wait(terms: UserAddress, count: u64) -> (), right "read on the watched pages", errors [BadAddress, BadArgument, TooMany, OverBudget];
             /// Wakes a CPU that is idle, so that it looks at the predicates again.
             28 cpu_kick(cpu: u64) -> (), right "none", errors [NoSuchSlice];
-            /// Protected control transfer, asked for by [`ASYNCHRONOUS`](crate::syscall::ASYNCHRONOUS) instead of the number: the callee gets
-            /// the rest of this slice. Registers pass.
-            29 transfer_asynchronous() -> (), right "none", errors [NoSuchEnvironment, Busy];
-            /// Protected control transfer, asked for by [`SYNCHRONOUS`](crate::syscall::SYNCHRONOUS) instead of the number: the callee gets this
-            /// position, in every round, until it transfers it back or returns it. Where the position is not the caller's to give, or the
-            /// caller was switched out whole in a critical section and has not been told of this slice, it stays where it is, whoever transfers in
-            /// this slice.
-            30 transfer_synchronous() -> (), right "none", errors [NoSuchEnvironment, Busy];
 
             /// Makes an unmapped page of the caller's into a page of software regions, empty and nameless.
-            31 region_create(key: KeyIndex, page: PageNumber) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse];
+            29 region_create(key: KeyIndex, page: PageNumber) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse];
             /// Names a region after `source`, with the most that keys under that name may do.
-            32 region_name(key: KeyIndex, page: PageNumber, region: u64, source: KeyIndex, rights: u64) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument];
+            30 region_name(key: KeyIndex, page: PageNumber, region: u64, source: KeyIndex, rights: u64) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument];
             /// Copies bytes out of a region. `place` is `region << 32 | offset`.
-            33 region_read(key: KeyIndex, page: PageNumber, place: u64, to: UserAddress, bytes: u64) -> (), right "read on the region", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument, BadAddress];
+            31 region_read(key: KeyIndex, page: PageNumber, place: u64, to: UserAddress, bytes: u64) -> (), right "read on the region", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument, BadAddress];
             /// Copies bytes into a region.
-            34 region_write(key: KeyIndex, page: PageNumber, place: u64, from: UserAddress, bytes: u64) -> (), right "write on the region", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument, BadAddress];
+            32 region_write(key: KeyIndex, page: PageNumber, place: u64, from: UserAddress, bytes: u64) -> (), right "write on the region", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument, BadAddress];
             /// Replaces an aligned word of a region by `new` if it equals `expected`; the result is what it was.
-            35 region_swap(key: KeyIndex, page: PageNumber, place: u64, expected: u64, new: u64) -> u64, right "write on the region", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument];
+            33 region_swap(key: KeyIndex, page: PageNumber, place: u64, expected: u64, new: u64) -> u64, right "write on the region", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument];
 
             /// Asks another environment to give back `count` of a resource by a time; after it, `revocation_enforce`
             /// takes. An open request only becomes larger and earlier, with one exception: a key whose name is a
             /// proper prefix of the environment's replaces it. That name is no longer than the one by which the open
             /// request was made. A `count` of 0 withdraws it.
-            36 revocation_request(key: KeyIndex, environment: EnvironmentId, resource: u64, count: u64, deadline: u64) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, InUse];
+            34 revocation_request(key: KeyIndex, environment: EnvironmentId, resource: u64, count: u64, deadline: u64) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, InUse];
             /// Takes, in steps, what an environment has not given back by the deadline, and records it in its
             /// repossession vector. It takes orphans and objects made of pages, too. The detail of `Again` is how
             /// much is missing. `Exhausted` ends the request; its detail is how much cannot be taken.
-            37 revocation_enforce(key: KeyIndex, environment: EnvironmentId) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, Exhausted, Again];
+            35 revocation_enforce(key: KeyIndex, environment: EnvironmentId) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, Exhausted, Again];
 
             /// Sends one whole frame of the host channel.
-            38 channel_send(key: KeyIndex, frame: UserAddress, bytes: u64) -> (), right "write on the channel", errors [NoSuchKey, NotPermitted, BadArgument, BadAddress, Absent, Exhausted];
+            36 channel_send(key: KeyIndex, frame: UserAddress, bytes: u64) -> (), right "write on the channel", errors [NoSuchKey, NotPermitted, BadArgument, BadAddress, Absent, Exhausted];
             /// Receives one whole frame; the result is its length with the header, 0 where none waits.
-            39 channel_receive(key: KeyIndex, buffer: UserAddress, bytes: u64) -> u64, right "read on the channel", errors [NoSuchKey, NotPermitted, BadArgument, BadAddress, Absent];
+            37 channel_receive(key: KeyIndex, buffer: UserAddress, bytes: u64) -> u64, right "read on the channel", errors [NoSuchKey, NotPermitted, BadArgument, BadAddress, Absent];
             /// Fills a buffer with random bytes.
-            40 entropy_read(buffer: UserAddress, bytes: u64) -> (), right "none", errors [BadAddress, TooMany, Absent];
+            38 entropy_read(buffer: UserAddress, bytes: u64) -> (), right "none", errors [BadAddress, TooMany, Absent];
             /// Copies the kernel's log from byte `from` on; the result is how many bytes. Bytes that have left the ring
             /// are skipped.
-            41 log_read(key: KeyIndex, from: u64, buffer: UserAddress, bytes: u64) -> u64, right "read on the root", errors [NoSuchKey, NotPermitted, BadAddress, TooMany];
+            39 log_read(key: KeyIndex, from: u64, buffer: UserAddress, bytes: u64) -> u64, right "read on the root", errors [NoSuchKey, NotPermitted, BadAddress, TooMany];
             /// Stops the machine in order.
-            42 machine_stop(key: KeyIndex) -> (), right "own on the root", errors [NoSuchKey, NotPermitted];
+            40 machine_stop(key: KeyIndex) -> (), right "own on the root", errors [NoSuchKey, NotPermitted];
             /// Makes an environment that is being destroyed begin again as another one: with a new number, the name of
             /// `name`, an empty key ring and no budget. It keeps its pages, the first private one with a copy of what is in
             /// the ordinary page `first`, and its address space: all of it where `keeps` is 1, else (0) only the level-1 table
             /// that the area lies in and the tables on the way to that. All else goes as by `environment_destroy`, in steps.
-            43 environment_renew(key: KeyIndex, environment: EnvironmentId, name: KeyIndex, first: PageNumber, keeps: u64) -> EnvironmentId, right "own on the environment and on all its pages, read on `first`", errors [BadArgument, NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, NotMapped, NoSuchEnvironment, OverBudget, Again];
+            41 environment_renew(key: KeyIndex, environment: EnvironmentId, name: KeyIndex, first: PageNumber, keeps: u64) -> EnvironmentId, right "own on the environment and on all its pages, read on `first`", errors [BadArgument, NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, NotMapped, NoSuchEnvironment, OverBudget, Again];
 
             /// Allocates any page for each of `count` rows of [`MapRow`](crate::page_table::MapRow), as `page_allocate` does, and sets the
             /// entry of the row to it, as `page_map` does; where `root` is [`PageNumber::NONE`](crate::PageNumber::NONE), rows have no
             /// address and no bits, and nothing is mapped. The page number in a row is that of an ordinary page whose contents the fresh
             /// page begins with ([`PageNumber::NONE`](crate::PageNumber::NONE): zeros); that of the fresh page takes its place in the
             /// caller's memory. Stops at the first error. The result is how many rows were done, also after an error, whose detail is the row.
-            44 page_supply(key: KeyIndex, list: PageNumber, root_key: KeyIndex, root: PageNumber, rows: UserAddress, count: u64) -> u64, right "own on the list; write on the root; by the key of each row read on the source, read or write on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, Shared, OverBudget, Exhausted, TooMany, Again];
+            42 page_supply(key: KeyIndex, list: PageNumber, root_key: KeyIndex, root: PageNumber, rows: UserAddress, count: u64) -> u64, right "own on the list; write on the root; by the key of each row read on the source, read or write on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, Shared, OverBudget, Exhausted, TooMany, Again];
 
             /// Gives a position that the caller runs in back to whom it is allocated to. The rest of the slice stays the caller's.
-            45 time_slice_return(cpu: u64, position: u64) -> (), right "the runner of the position", errors [NotPermitted, NoSuchSlice];
+            43 time_slice_return(cpu: u64, position: u64) -> (), right "the runner of the position", errors [NotPermitted, NoSuchSlice];
 
             /// Makes the end of a request on a queue of a device raise event bits of an environment. The console raises
             /// them when a frame came or room came free. The environment is the caller, or accepts the bits from every
             /// environment. [`EnvironmentId::NONE`](crate::EnvironmentId::NONE) or no bits end the binding. `device` is
             /// the index in [`DeviceInfo`](crate::device::DeviceInfo)`[]`.
-            46 device_bind(key: KeyIndex, device: u64, queue: u64, environment: EnvironmentId, bits: u64) -> (), right "own on the device", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, Absent];
+            44 device_bind(key: KeyIndex, device: u64, queue: u64, environment: EnvironmentId, bits: u64) -> (), right "own on the device", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, Absent];
             /// Submits requests of `count` rows of [`TransferRow`](crate::device::TransferRow) to a disk: all or none.
             /// The kernel pins each page for the device until the request ends, writes the result into the status
             /// word, and raises the bound event bits. The result is the number of requests. `Exhausted`: the device
             /// takes no more now. `OverBudget` with the resource `Page`: the caller or the owner of a page has not
             /// given back pages in time. `TooMany`: with these requests the caller would have more than `DEVICE_PINS`.
-            47 device_submit(key: KeyIndex, device: u64, queue: u64, rows: UserAddress, count: u64) -> u64, right "read on the device, write to write or flush; own on each page", errors [NoSuchKey, NotPermitted, NoSuchPage, WrongKind, BadAddress, BadArgument, OverBudget, Exhausted, TooMany, Absent];
+            45 device_submit(key: KeyIndex, device: u64, queue: u64, rows: UserAddress, count: u64) -> u64, right "read on the device, write to write or flush; own on each page", errors [NoSuchKey, NotPermitted, NoSuchPage, WrongKind, BadAddress, BadArgument, OverBudget, Exhausted, TooMany, Absent];
 
             /// Makes an unmapped page of the caller's into an object of another kind. For `PacketRing`,
             /// `specification` is the address of a [`RingSpecification`](crate::packet_ring::RingSpecification). Each
             /// page of the ring bears a device pin while the ring lives. `page_free` of the object ends the ring. The
             /// ring also ends when a page of it is taken by force.
-            48 page_become(key: KeyIndex, page: PageNumber, kind: u64, specification: UserAddress) -> (), right "own on the page and on each page of the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, BadAddress, BadArgument, OverBudget, Absent];
+            46 page_become(key: KeyIndex, page: PageNumber, kind: u64, specification: UserAddress) -> (), right "own on the page and on each page of the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, BadAddress, BadArgument, OverBudget, Absent];
             /// Opens an interface (1) or closes it (0). A closed one receives and sends nothing.
-            49 network_open(key: KeyIndex, interface: u64, open: u64) -> (), right "own on the interface", errors [NoSuchKey, NotPermitted, BadArgument, InUse, Absent];
+            47 network_open(key: KeyIndex, interface: u64, open: u64) -> (), right "own on the interface", errors [NoSuchKey, NotPermitted, BadArgument, InUse, Absent];
             /// Inserts a filter made of a [`FilterSpecification`](crate::packet_filter::FilterSpecification), in
             /// steps. The result is its number. After `Again` the next call continues with the filter that the caller
             /// began, whatever its arguments. `NotPermitted` with 256 + n: conjunction n is not contained in the
             /// parent; with 512 + n: byte n of the template is not. `BadArgument` with 256 + 32 c + a: atom a of
             /// conjunction c. `Overlap` names a filter that the caller does not own and that does not lie above the
             /// new one.
-            50 filter_insert(key: KeyIndex, specification: UserAddress) -> u64, right "own on the parent, or on the interface; own on the list; write on the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, OverBudget, Exhausted, TooMany, Overlap, Gone, Absent, Again];
+            48 filter_insert(key: KeyIndex, specification: UserAddress) -> u64, right "own on the parent, or on the interface; own on the list; write on the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, OverBudget, Exhausted, TooMany, Overlap, Gone, Absent, Again];
             /// Removes a filter, in steps. Filters in it come to lie in its parent.
-            51 filter_remove(key: KeyIndex, filter: u64) -> (), right "own on the filter", errors [NoSuchKey, NotPermitted, Gone, Absent, Again];
+            49 filter_remove(key: KeyIndex, filter: u64) -> (), right "own on the filter", errors [NoSuchKey, NotPermitted, Gone, Absent, Again];
             /// Gives a filter another ring, or none ([`PageNumber::NONE`](crate::PageNumber::NONE)).
-            52 filter_direct(key: KeyIndex, filter: u64, ring_key: KeyIndex, ring: PageNumber) -> (), right "own on the filter, write on the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, Gone, Absent];
+            50 filter_direct(key: KeyIndex, filter: u64, ring_key: KeyIndex, ring: PageNumber) -> (), right "own on the filter, write on the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, Gone, Absent];
             /// Sends the frames of up to `count` [`SendSlot`](crate::packet_ring::SendSlot)s of a ring, from slot
             /// `first` on, round and round. The result is how many were taken. The error is that of the first. The
             /// kernel copies the header, compares it with the template of the filter, and sends the copy. It pins the
             /// pages of segments until the frame is sent. `NotPermitted` with 256 + n: byte n of the header differs
             /// from the template. `BadArgument` with 256: the counts of the slot, 257: its offload, 258 + n: segment
             /// n. `Exhausted`: the device takes no more now.
-            53 packet_send(key: KeyIndex, ring: PageNumber, first: u64, count: u64) -> u64, right "write on the ring and on each filter, read on each page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument, OverBudget, Exhausted, TooMany, Gone, Absent, Again];
+            51 packet_send(key: KeyIndex, ring: PageNumber, first: u64, count: u64) -> u64, right "write on the ring and on each filter, read on each page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument, OverBudget, Exhausted, TooMany, Gone, Absent, Again];
         }
     };
 }

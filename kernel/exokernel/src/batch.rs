@@ -10,13 +10,7 @@ use core::mem::MaybeUninit;
 use machine::user;
 
 /// Calls that change who runs, or that are batches themselves.
-const EXCLUDED: [u64; 5] = [
-    number::batch,
-    number::time_slice_yield,
-    number::predicate_wait,
-    number::transfer_asynchronous,
-    number::transfer_synchronous,
-];
+const EXCLUDED: [u64; 3] = [number::batch, number::time_slice_yield, number::predicate_wait];
 
 impl Kernel {
     /// Runs rows (see `abi::syscall`).

@@ -344,12 +344,6 @@ impl Calls for Kernel {
         crate::interrupt::wake(cpu as usize);
         Ok(())
     }
-    fn transfer_asynchronous(&mut self) -> Outcome<()> {
-        crate::kernel::refuse(Error::BadArgument, 0)
-    }
-    fn transfer_synchronous(&mut self) -> Outcome<()> {
-        crate::kernel::refuse(Error::BadArgument, 0)
-    }
     fn region_create(&mut self, key: KeyIndex, page: PageNumber) -> Outcome<()> {
         self.create_regions(key, page)
     }

@@ -96,8 +96,6 @@ macro_rules! raw {
 macro_rules! stub {
     (time_slice_yield $($rest:tt)*) => {};
     (predicate_wait $($rest:tt)*) => {};
-    (transfer_asynchronous $($rest:tt)*) => {};
-    (transfer_synchronous $($rest:tt)*) => {};
     (batch $($rest:tt)*) => { raw! { batch $($rest)* } };
     (page_unbind $($rest:tt)*) => { raw! { page_unbind $($rest)* } };
     (page_map $($rest:tt)*) => { raw! { page_map $($rest)* } };

@@ -16,6 +16,19 @@ Made from the table in `abi/src/syscall.rs` by `./chitin tidy --write`; a rule o
 The number of a call goes in `rax`, its arguments in `rdi`, `rsi`, `rdx`, `r10`, `r8` and `r9`. Back come the error in `rax`
 (0: done) and the result in `rdx`, or, after a refusal, its detail. `rcx` and `r11` are lost; all other registers stay. A
 refused call has changed nothing. Every call can also be refused with *UnknownCall*, when its number is not in the table.
+
+## Protected control transfers
+
+A transfer is no row of the table. Bit 63 (synchronous) or bit 62 (asynchronous) of `rax` asks for it. The bits
+below hold the callee's number. No key is needed: the callee says when it is ready to be entered. All registers pass
+but `rcx`, `r11` and the flags.
+
+- *Asynchronous*: the callee gets the rest of this slice.
+- *Synchronous*: the callee gets this position, in every round, until it transfers it back or returns it. The position
+  stays where it is in two cases: it is not the caller's to give, or the caller was switched out whole in a critical
+  section and has not been told of this slice.
+
+Errors: `NoSuchEnvironment`, `Busy`.
 ";
 
 /// The whole page.

@@ -105,8 +105,6 @@ fn a_batch_stops_at_the_first_error() -> Outcome {
         number::batch,
         number::time_slice_yield,
         number::predicate_wait,
-        number::transfer_asynchronous,
-        number::transfer_synchronous,
         SYNCHRONOUS | 1,
         ASYNCHRONOUS | 1,
     ] {
@@ -422,10 +420,7 @@ fn fault_14_random_calls() -> Outcome {
         let call = random.below(TABLE.len() as u64 + 4);
         let mut words: [u64; 6] = core::array::from_fn(|_| random_word(&mut random));
         match call {
-            number::transfer_asynchronous
-            | number::transfer_synchronous
-            | number::predicate_wait
-            | number::context_set => continue,
+            number::predicate_wait | number::context_set => continue,
             number::time_slice_yield | number::address_space_switch => continue,
             number::time_slice_free => continue,
             number::page_table_unlink | number::key_drop | number::page_unbind => words[0] = random.below(40) + 3,
