@@ -102,8 +102,9 @@ macro_rules! for_each_syscall {
 
             /// Allocates a position of a CPU's slice vector for an environment: this one, or any.
             24 time_slice_allocate(key: KeyIndex, environment: EnvironmentId, cpu: u64, position: u64) -> u64, right "own on the environment, unless it is the caller", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, NoSuchSlice, NotFree, OverBudget, Exhausted];
-            /// Gives a position up.
-            25 time_slice_free(key: KeyIndex, cpu: u64, position: u64) -> (), right "own on its owner, unless it is the caller", errors [NoSuchKey, NotPermitted, NoSuchSlice];
+            /// Gives a position up. Where the caller runs in it and is not its owner, it goes back to its owner, and the
+            /// rest of the slice stays the caller's. Otherwise the position becomes free.
+            25 time_slice_free(key: KeyIndex, cpu: u64, position: u64) -> (), right "own on its owner, unless the caller owns it or runs in it", errors [NoSuchKey, NotPermitted, NoSuchSlice];
             /// Gives the rest of the slice to an environment, or to whoever comes next ([`EnvironmentId::NONE`](crate::EnvironmentId::NONE)). Only RIP, RSP,
             /// flags and FS base are kept, and GS base is the private page; the next slice begins with an upcall above them.
             /// `Busy`: it runs elsewhere, waits for a predicate, or has never run and is neither the caller's own making nor
@@ -159,46 +160,43 @@ macro_rules! for_each_syscall {
             /// caller's memory. Stops at the first error. The result is how many rows were done, also after an error, whose detail is the row.
             42 page_supply(key: KeyIndex, list: PageNumber, root_key: KeyIndex, root: PageNumber, rows: UserAddress, count: u64) -> u64, right "own on the list; write on the root; by the key of each row read on the source, read or write on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, Shared, OverBudget, Exhausted, TooMany, Again];
 
-            /// Gives a position that the caller runs in back to whom it is allocated to. The rest of the slice stays the caller's.
-            43 time_slice_return(cpu: u64, position: u64) -> (), right "the runner of the position", errors [NotPermitted, NoSuchSlice];
-
             /// Makes the end of a request on a queue of a device raise event bits of an environment. The console raises
             /// them when a frame came or room came free. The environment is the caller, or accepts the bits from every
             /// environment. [`EnvironmentId::NONE`](crate::EnvironmentId::NONE) or no bits end the binding. `device` is
             /// the index in [`DeviceInfo`](crate::device::DeviceInfo)`[]`.
-            44 device_bind(key: KeyIndex, device: u64, queue: u64, environment: EnvironmentId, bits: u64) -> (), right "own on the device", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, Absent];
+            43 device_bind(key: KeyIndex, device: u64, queue: u64, environment: EnvironmentId, bits: u64) -> (), right "own on the device", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, Absent];
             /// Submits requests of `count` rows of [`TransferRow`](crate::device::TransferRow) to a disk: all or none.
             /// The kernel pins each page for the device until the request ends, writes the result into the status
             /// word, and raises the bound event bits. The result is the number of requests. `Exhausted`: the device
             /// takes no more now. `OverBudget` with the resource `Page`: the caller or the owner of a page has not
             /// given back pages in time. `TooMany`: with these requests the caller would have more than `DEVICE_PINS`.
-            45 device_submit(key: KeyIndex, device: u64, queue: u64, rows: UserAddress, count: u64) -> u64, right "read on the device, write to write or flush; own on each page", errors [NoSuchKey, NotPermitted, NoSuchPage, WrongKind, BadAddress, BadArgument, OverBudget, Exhausted, TooMany, Absent];
+            44 device_submit(key: KeyIndex, device: u64, queue: u64, rows: UserAddress, count: u64) -> u64, right "read on the device, write to write or flush; own on each page", errors [NoSuchKey, NotPermitted, NoSuchPage, WrongKind, BadAddress, BadArgument, OverBudget, Exhausted, TooMany, Absent];
 
             /// Makes an unmapped page of the caller's into an object of another kind. For `PacketRing`,
             /// `specification` is the address of a [`RingSpecification`](crate::packet_ring::RingSpecification). Each
             /// page of the ring bears a device pin while the ring lives. `page_free` of the object ends the ring. The
             /// ring also ends when a page of it is taken by force.
-            46 page_become(key: KeyIndex, page: PageNumber, kind: u64, specification: UserAddress) -> (), right "own on the page and on each page of the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, BadAddress, BadArgument, OverBudget, Absent];
+            45 page_become(key: KeyIndex, page: PageNumber, kind: u64, specification: UserAddress) -> (), right "own on the page and on each page of the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, BadAddress, BadArgument, OverBudget, Absent];
             /// Opens an interface (1) or closes it (0). A closed one receives and sends nothing.
-            47 network_open(key: KeyIndex, interface: u64, open: u64) -> (), right "own on the interface", errors [NoSuchKey, NotPermitted, BadArgument, InUse, Absent];
+            46 network_open(key: KeyIndex, interface: u64, open: u64) -> (), right "own on the interface", errors [NoSuchKey, NotPermitted, BadArgument, InUse, Absent];
             /// Inserts a filter made of a [`FilterSpecification`](crate::packet_filter::FilterSpecification), in
             /// steps. The result is its number. After `Again` the next call continues with the filter that the caller
             /// began, whatever its arguments. `NotPermitted` with 256 + n: conjunction n is not contained in the
             /// parent; with 512 + n: byte n of the template is not. `BadArgument` with 256 + 32 c + a: atom a of
             /// conjunction c. `Overlap` names a filter that the caller does not own and that does not lie above the
             /// new one.
-            48 filter_insert(key: KeyIndex, specification: UserAddress) -> u64, right "own on the parent, or on the interface; own on the list; write on the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, OverBudget, Exhausted, TooMany, Overlap, Gone, Absent, Again];
+            47 filter_insert(key: KeyIndex, specification: UserAddress) -> u64, right "own on the parent, or on the interface; own on the list; write on the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, OverBudget, Exhausted, TooMany, Overlap, Gone, Absent, Again];
             /// Removes a filter, in steps. Filters in it come to lie in its parent.
-            49 filter_remove(key: KeyIndex, filter: u64) -> (), right "own on the filter", errors [NoSuchKey, NotPermitted, Gone, Absent, Again];
+            48 filter_remove(key: KeyIndex, filter: u64) -> (), right "own on the filter", errors [NoSuchKey, NotPermitted, Gone, Absent, Again];
             /// Gives a filter another ring, or none ([`PageNumber::NONE`](crate::PageNumber::NONE)).
-            50 filter_direct(key: KeyIndex, filter: u64, ring_key: KeyIndex, ring: PageNumber) -> (), right "own on the filter, write on the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, Gone, Absent];
+            49 filter_direct(key: KeyIndex, filter: u64, ring_key: KeyIndex, ring: PageNumber) -> (), right "own on the filter, write on the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, Gone, Absent];
             /// Sends the frames of up to `count` [`SendSlot`](crate::packet_ring::SendSlot)s of a ring, from slot
             /// `first` on, round and round. The result is how many were taken. The error is that of the first. The
             /// kernel copies the header, compares it with the template of the filter, and sends the copy. It pins the
             /// pages of segments until the frame is sent. `NotPermitted` with 256 + n: byte n of the header differs
             /// from the template. `BadArgument` with 256: the counts of the slot, 257: its offload, 258 + n: segment
             /// n. `Exhausted`: the device takes no more now.
-            51 packet_send(key: KeyIndex, ring: PageNumber, first: u64, count: u64) -> u64, right "write on the ring and on each filter, read on each page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument, OverBudget, Exhausted, TooMany, Gone, Absent, Again];
+            50 packet_send(key: KeyIndex, ring: PageNumber, first: u64, count: u64) -> u64, right "write on the ring and on each filter, read on each page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument, OverBudget, Exhausted, TooMany, Gone, Absent, Again];
         }
     };
 }

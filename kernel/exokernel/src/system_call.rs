@@ -328,9 +328,6 @@ impl Calls for Kernel {
     fn time_slice_free(&mut self, key: KeyIndex, cpu: u64, position: u64) -> Outcome<()> {
         self.free_slice(key, cpu, position)
     }
-    fn time_slice_return(&mut self, cpu: u64, position: u64) -> Outcome<()> {
-        self.return_slice(cpu, position)
-    }
     fn time_slice_yield(&mut self, _: EnvironmentId) -> Outcome<()> {
         crate::kernel::refuse(Error::BadArgument, 0)
     }

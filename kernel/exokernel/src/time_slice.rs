@@ -59,27 +59,32 @@ impl Kernel {
     pub(crate) fn free_slice(&mut self, key: KeyIndex, cpu: u64, position: u64) -> Outcome<()> {
         let (cpu, position, info) = slice(cpu, position)?;
         let Some(owner) = self.slice_owner(info) else { return refuse(Error::NoSuchSlice, position as u64) };
-        if owner != self.caller() {
+        if owner == self.caller() {
+            self.release_slice(owner, cpu, position);
+        } else if self.is_runner(info) {
+            self.return_slice(info, cpu);
+        } else {
             self.require(key, &owner.name(), Rights::OWN)?;
+            self.release_slice(owner, cpu, position);
         }
-        self.release_slice(owner, cpu, position);
         Ok(())
     }
 
-    /// Gives a position back to its owner (see `abi::syscall`), whose CPU may be idle.
-    pub(crate) fn return_slice(&mut self, cpu: u64, position: u64) -> Outcome<()> {
-        let (cpu, position, info) = slice(cpu, position)?;
-        let (caller, context) = (self.caller(), self.callers_context());
+    /// Whether the caller runs in a position. Transfers in this slice may not have been recorded yet.
+    fn is_runner(&mut self, info: &SliceInfo) -> bool {
+        let caller = self.caller();
         if let Some(slice) = self.processor().moved_on(caller) {
             self.tell_slice(slice, caller);
         }
-        if info.runner.load(Ordering::Relaxed) != caller.number().0 {
-            return refuse(Error::NotPermitted, position as u64);
-        }
+        info.runner.load(Ordering::Relaxed) == caller.number().0
+    }
+
+    /// Gives a position that the caller runs in back to its owner, whose CPU may be idle.
+    fn return_slice(&mut self, info: &SliceInfo, cpu: usize) {
+        let (caller, context) = (self.caller(), self.callers_context());
         info.runner.store(info.owner.load(Ordering::Relaxed), Ordering::Release);
         self.processor().note_position(caller, context);
         crate::interrupt::wake(cpu);
-        Ok(())
     }
 
     fn slice_owner(&self, info: &SliceInfo) -> Option<Environment> {

@@ -2,7 +2,7 @@
 //!
 //! Asynchronous: the callee gets the rest of this slice. Synchronous: it gets this position in every later round too,
 //! until it is transferred back. The kernel keeps no chain: only who runs in which position. Who was resumed in another slice
-//! meanwhile gives back what it was lent by name, with `time_slice_return`. The callee must not run, must have said that it is
+//! meanwhile gives back what it was lent by name, with `time_slice_free`. The callee must not run, must have said that it is
 //! ready, and the kernel must hold no forced-out context of it.
 
 use crate::environment::Environment;

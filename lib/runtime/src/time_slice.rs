@@ -10,7 +10,7 @@ use crate::{exposed, syscall};
 use abi::limits::SLICES_PER_CPU;
 use abi::syscall::number;
 pub use abi::time_slice::{ANY_POSITION, SliceInfo};
-use abi::{EnvironmentId, Failure};
+use abi::{EnvironmentId, Failure, KeyIndex};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Makes a call that comes back with all general registers lost, by way of a slice start upcall.
@@ -94,9 +94,9 @@ pub fn give_back() {
     let here = position();
     for cpu in 0..exposed::kernel().cpus.load(Relaxed) {
         for position in (0..SLICES_PER_CPU as u64).map(|at| Position { cpu, at }) {
-            // This one may be lent though nobody was told; where it is not, it stays as it is.
-            if position == here || position.is_lent() {
-                let _ = syscall::time_slice_return(cpu, position.at);
+            // The exposed runner of this position may be out of date. Without a key no position is freed.
+            if (position == here && position.owner() != crate::area::number()) || position.is_lent() {
+                let _ = syscall::time_slice_free(KeyIndex::WELL_KNOWN, cpu, position.at);
             }
         }
     }

@@ -264,7 +264,6 @@ fn fault_153_other_calls_64_to_a_batch(_: &World) -> Outcome {
         ("context_set, the vector unit", number::context_set, &[2, 1]),
         ("context_set, protection keys", number::context_set, &[3, 0]),
         ("region_name", number::region_name, &[KEY, region.0, 1, KEY, 7]),
-        ("time_slice_return, refused", number::time_slice_return, &[0, 1023]),
         ("environment_renew, refused", number::environment_renew, &[KEY, me, KEY, page.0, 0]),
     ] {
         same(name, call, arguments)?;

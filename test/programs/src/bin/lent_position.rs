@@ -224,7 +224,7 @@ fn check_rounds(child: &Child, own: usize, has_slice: bool) -> Outcome {
 /// Returns the position that it was lent before it answers, and tells who runs in it then.
 extern "C" fn return_first(_: EnvironmentId, message: &mut Message) {
     let here = time_slice::position();
-    let outcome = syscall::time_slice_return(here.cpu, here.at);
+    let outcome = syscall::time_slice_free(KeyIndex::WELL_KNOWN, here.cpu, here.at);
     let runner = exposed::slices(here.cpu)[here.at as usize].runner.load(SeqCst);
     *message = [outcome.err().map_or(0, |failure| failure.error as u64), here.at, runner, 7, 8, 9];
 }
@@ -234,24 +234,21 @@ extern "C" fn serve_returning(_: u64) {
     serve(return_first)
 }
 
-/// Who runs in a position returns it, its owner to itself; nobody else moves it.
+/// The runner of a position returns it. No environment without a key to the owner moves it otherwise.
 fn only_the_runner_returns_a_position(world: &World) -> Outcome {
     let own = positions_of(area::number()).next().ok_or("no position")? as u64;
     let runner = |at: u64| exposed::slices(0)[at as usize].runner.load(SeqCst);
-    granted!(syscall::time_slice_return(0, own));
-    check!(runner(own) == area::number().0, "our position runs {}", runner(own));
     let cpus = exposed::kernel().cpus.load(SeqCst);
     for (cpu, at) in [(cpus, 0), (u64::MAX, 0), (0, abi::limits::SLICES_PER_CPU as u64), (0, u64::MAX)] {
-        refused!(syscall::time_slice_return(cpu, at), NoSuchSlice);
+        refused!(syscall::time_slice_free(KeyIndex::WELL_KNOWN, cpu, at), NoSuchSlice);
     }
     let other = spawn(world, spin_unready, 0)?;
     let theirs = positions_of(other.number).next().ok_or("it has no position")? as u64;
     let free = exposed::slices(0).iter().position(|slice| slice.owner.load(SeqCst) == 0).ok_or("no free position")?;
-    for at in [theirs, free as u64] {
-        let before = runner(at);
-        refused!(syscall::time_slice_return(0, at), NotPermitted);
-        check!(runner(at) == before, "position {at} was moved from {before} to {}", runner(at));
-    }
+    refused!(syscall::time_slice_free(KeyIndex::WELL_KNOWN, 0, theirs), NotPermitted);
+    check!(runner(theirs) == other.number.0, "position {theirs} was moved to {}", runner(theirs));
+    refused!(syscall::time_slice_free(KeyIndex::WELL_KNOWN, 0, free as u64), NoSuchSlice);
+    check!(runner(free as u64) == 0, "the free position {free} was moved");
     granted!(other.destroy());
     let child = without_slice(world, serve_returning, 0)?;
     settle(&child)?;
