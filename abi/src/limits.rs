@@ -18,8 +18,6 @@ pub const EXCESS_LIMIT: u64 = 256;
 pub const NAME_COMPONENTS: usize = 7;
 /// Keys in the ring of an environment.
 pub const KEYS: usize = 44;
-/// Pages that one environment pins at most.
-pub const PINS: usize = 24;
 /// Devices that the kernel keeps a record of.
 pub const DEVICES: usize = 16;
 /// Rows of one `device_submit` call.

@@ -89,8 +89,8 @@ pub struct PageInfo {
     pub owner: AtomicU64,
     /// Page of its access list (0..32); entries of page tables that map it (32..64).
     pub access: AtomicU64,
-    /// Pins by `page_pin` (0..16) and device pins (16..32), which force does not end. For a page table the links to it,
-    /// for an access list the pages that name it (32..64).
+    /// Device pins (16..32), which force does not end. For a page table the links to it, for an access list the pages
+    /// that name it (32..64).
     pub holds: AtomicU64,
     /// Next (0..32) and previous (32..64) page of the same owner, or next free page.
     pub neighbours: AtomicU64,

@@ -1,7 +1,7 @@
 //! Destruction: from any state, in bounded steps, until nothing of the environment is left but the record of its death.
 //!
 //! At once it never runs again. Then whoever calls `environment_destroy` drives the rest, a step a call:
-//! slices, pins and predicate; children, which go to its creator; the address space, if nobody else has it; the pages
+//! slices, filters and predicate; children, which go to its creator; the address space, if nobody else has it; the pages
 //! charged to it; and last its own pages, which go back to their owner. Its heir, the creator, gets its budget and the
 //! charge for what is still in use. Who is still asked about it keeps the last step for later (doc/decision/0026).
 
@@ -9,7 +9,7 @@ use crate::budget;
 use crate::cost;
 use crate::environment::{Environment, first_page};
 use crate::kernel::{Kernel, Outcome, Stop, refuse};
-use crate::page::{Pin, wake_watchers};
+use crate::page::wake_watchers;
 use abi::area::PUBLIC_STATUS;
 use abi::budget::Resource;
 use abi::capability::Rights;
@@ -34,8 +34,8 @@ const SLICES_PER_STEP: usize = 256;
 /// How far the destruction of an environment has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Filters, predicate and pins are still there.
-    Pins,
+    /// Filters, predicate and requests are still there.
+    Filters,
     /// Slices from this one on are still there, counted through all CPUs.
     Slices(usize),
     /// Children are still there.
@@ -168,7 +168,7 @@ impl Kernel {
     pub(crate) fn destruction_step(&mut self, environment: Environment) -> bool {
         let progress = self.secrets(environment).destruction;
         let next = match progress {
-            Progress::Pins => self.release_pins(environment),
+            Progress::Filters => self.release_waits(environment),
             Progress::Slices(cpu) => self.release_slices(environment, cpu),
             Progress::Children => self.release_children(environment),
             Progress::AddressSpace => self.release_address_space(environment),
@@ -205,18 +205,12 @@ impl Kernel {
         Progress::Slices(from + looked_at)
     }
 
-    fn release_pins(&mut self, environment: Environment) -> Progress {
+    fn release_waits(&mut self, environment: Environment) -> Progress {
         if self.release_filters(environment) {
-            return Progress::Pins;
+            return Progress::Filters;
         }
         self.drop_predicate(environment);
         self.disown_requests(environment);
-        if environment.budget(Resource::Pin).used.load(Ordering::Relaxed) != 0 {
-            let pinned = self.secrets(environment).pinned;
-            pinned.into_iter().filter_map(Pin::page).for_each(|page| {
-                let _ = self.end_pin(environment, page);
-            });
-        }
         Progress::Slices(0)
     }
 

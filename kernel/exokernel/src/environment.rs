@@ -223,7 +223,7 @@ impl Kernel {
             entry & abi::page_table::PRESENT != 0 && page_table::page_of(entry) == page
         });
         let references = memory::references(info);
-        if references != u32::from(at_its_place) || crate::page::pins(info) != 0 {
+        if references != u32::from(at_its_place) || machine::dma::device_pins(info) != 0 {
             return refuse(Error::InUse, u64::from(references));
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Breaking the bindings of a page by force (DESIGN.md §4, "Page"; exokernel-sosp95 §3.4).
 //!
 //! Whoever owns a page, given up or not, can end every use of it, whoever has it: entries that map it, links to it if it is a
-//! table, pins. So nobody is charged for longer than it wants for what others keep. A call looks through one table; every
+//! table, a ring that it is in. So nobody is charged for longer than it wants for what others keep. A call looks through one table; every
 //! entry there is can be found from those tables that nothing leads to: roots, and copies that were not completed.
 
 use crate::cost;
@@ -36,7 +36,7 @@ enum Found {
 /// Where to go on, if not at an end, and whether a binding was broken.
 pub(crate) type Step = (Option<u64>, bool);
 
-/// Uses of a page that can be broken here, but pins.
+/// Uses of a page that can be broken here.
 fn uses(info: &PageInfo) -> u32 {
     let state = memory::state(info);
     let is_linked = state.kind == PageKind::PageTable && state.level < ROOT_LEVEL;
@@ -99,7 +99,7 @@ impl Kernel {
             Some(PageKind::PageTable) => {}
             Some(kind) => return refuse(Error::WrongKind, kind as u64),
         }
-        self.end_pins(page, info);
+        self.end_ring_and_watches(page, info);
         let (next, found) = self.unbind_step(page, info, top, cursor.0);
         if found {
             // The table may be reached from other roots too.

@@ -6,11 +6,10 @@
 use crate::destruction::Progress;
 use crate::environment::Environment;
 use crate::kernel::{Kernel, Outcome, refuse};
-use crate::page::Pin;
 use crate::predicate::Watched;
 use crate::revocation::Taking;
 use abi::capability::{Capability, Rights};
-use abi::limits::{KEYS, PINS, PRIVATE_PAGES};
+use abi::limits::{KEYS, PRIVATE_PAGES};
 use abi::{EnvironmentId, Error, Failure, KeyIndex};
 use core::sync::atomic::Ordering;
 use wakeup_predicate::Predicate;
@@ -28,8 +27,6 @@ pub(crate) struct Secrets {
     pub(crate) predicate: Predicate,
     /// The words that it watches.
     pub(crate) watched: Watched,
-    /// Pages that it pins.
-    pub(crate) pinned: [Pin; PINS],
     /// How far the taking of a page from it has come.
     pub(crate) taking: Taking,
     /// How far its destruction has come.
@@ -51,9 +48,8 @@ impl Secrets {
         private_count: 0,
         predicate: Predicate::NONE,
         watched: Watched::NOTHING,
-        pinned: [Pin::NONE; PINS],
         taking: Taking::NONE,
-        destruction: Progress::Pins,
+        destruction: Progress::Filters,
         homes: 0,
     };
 
@@ -62,13 +58,13 @@ impl Secrets {
         &self.private[..usize::from(self.private_count)]
     }
 
-    /// Those of an environment that is gone, which destruction has left without pins and predicate, become those of the next one in
+    /// Those of an environment that is gone, which destruction has left without predicate, become those of the next one in
     /// the same pages.
     pub(crate) fn begin_again(&mut self, name: Capability) {
         let own = &mut self.keys[KeyIndex::WELL_KNOWN.0 as usize + 1..];
         own.iter_mut().filter(|key| !capability::is_empty(key)).for_each(|key| *key = capability::empty());
         self.keys[KeyIndex::FIRST.0 as usize] = name;
-        (self.taking, self.destruction, self.homes) = (Taking::NONE, Progress::Pins, 0);
+        (self.taking, self.destruction, self.homes) = (Taking::NONE, Progress::Filters, 0);
     }
 }
 

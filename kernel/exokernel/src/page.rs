@@ -1,7 +1,7 @@
-//! Physical pages: allocation by number, ownership, access, orphans, pins (DESIGN.md §4, "Page").
+//! Physical pages: allocation by number, ownership, access, orphans (DESIGN.md §4, "Page").
 //!
 //! What holds always: every page is charged to exactly one environment, or free, or the kernel's (the exposed counts add
-//! up); a page is free only when nothing uses it: no entry maps it, nothing pins it, no link leads to it if it is a table,
+//! up); a page is free only when nothing uses it: no entry maps it, no device pins it, no link leads to it if it is a table,
 //! no page names it if it is an access list. A page given up while something does is an orphan, and freed when the last of
 //! them ends.
 
@@ -14,50 +14,13 @@ use crate::kernel::{Kernel, Outcome, refuse};
 use crate::key::permit;
 use abi::budget::Resource;
 use abi::capability::Rights;
-use abi::limits::PINS;
-use abi::page::{NO_PAGE, ORPHAN, PageInfo, PageKind, WATCHED, ZEROED};
+use abi::page::{ORPHAN, PageInfo, PageKind, WATCHED, ZEROED};
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber};
 use core::sync::atomic::Ordering;
 use machine::dma::device_pins;
 use machine::exposed::{self, add, subtract};
-use machine::memory::{self, Generation, Numbered, note_use, references, state};
+use machine::memory::{self, Numbered, note_use, references, state};
 use machine::page_table::{ROOT_LEVEL, links};
-
-/// Pins of a page: explicit ones, and those of devices.
-pub(crate) fn pins(info: &PageInfo) -> u32 {
-    explicit_pins(info) + device_pins(info)
-}
-
-/// Pins by `page_pin`.
-fn explicit_pins(info: &PageInfo) -> u32 {
-    info.holds.load(Ordering::Relaxed) as u32 & MOST_PINS
-}
-
-/// Changes the number of pins by `page_pin`.
-fn set_explicit_pins(info: &PageInfo, pins: u32) {
-    let word = info.holds.load(Ordering::Relaxed);
-    info.holds.store(word & !u64::from(MOST_PINS) | u64::from(pins), Ordering::Release);
-}
-
-/// Explicit pins that the record of a page can count.
-const MOST_PINS: u32 = 0xffff;
-
-/// A page that an environment pins. One that was ended by force is of an older generation than the page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pin {
-    page: u32,
-    generation: Generation,
-}
-
-impl Pin {
-    /// Room for one.
-    pub(crate) const NONE: Self = Self { page: NO_PAGE, generation: Generation::FIRST };
-
-    /// The page, if there is one.
-    pub(crate) fn page(self) -> Option<PageNumber> {
-        (self.page != NO_PAGE).then_some(PageNumber(u64::from(self.page)))
-    }
-}
 
 /// For an access list: the pages that name it.
 pub(crate) fn users(info: &PageInfo) -> u32 {
@@ -143,13 +106,13 @@ impl Taking {
     }
 }
 
-/// Whether a page under a list is an ordinary one that nobody maps, pins or watches, and that was not given up.
+/// Whether a page under a list is an ordinary one that nobody maps or watches and no device pins, and that was not given up.
 #[inline(always)]
 fn is_unused(info: &PageInfo, list: PageNumber) -> bool {
     let found = state(info);
     let is_plain = found.kind == PageKind::Ordinary && found.flags & (ORPHAN | WATCHED) == 0;
     // The upper half of its word counts the entries that map it.
-    is_plain && info.access.load(Ordering::Relaxed) == list.0 && pins(info) == 0
+    is_plain && info.access.load(Ordering::Relaxed) == list.0 && device_pins(info) == 0
 }
 
 /// A page was given up that something still uses.
@@ -198,10 +161,10 @@ impl Kernel {
         }
     }
 
-    /// An ordinary page that the caller may own and that nothing maps or pins: what objects are made of.
+    /// An ordinary page that the caller may own and that nothing maps and no device pins: what objects are made of.
     pub(crate) fn donatable(&self, key: KeyIndex, page: PageNumber) -> Result<&'static PageInfo, Failure> {
         let info = self.owned_page(key, page)?;
-        match references(info) + pins(info) {
+        match references(info) + device_pins(info) {
             0 => {
                 wake_watchers(info);
                 Ok(info)
@@ -371,7 +334,7 @@ impl Kernel {
     fn give_up_any(&mut self, page: PageNumber, info: &'static PageInfo) -> Outcome<()> {
         self.spend(cost::PAGE_GIVE_UP);
         let found = state(info);
-        let is_mapped = references(info) + pins(info) != 0;
+        let is_mapped = references(info) + device_pins(info) != 0;
         let is_used = match found.kind {
             kind if found.flags & ORPHAN != 0 => return refuse(Error::WrongKind, kind as u64),
             PageKind::Ordinary => is_mapped,
@@ -379,7 +342,7 @@ impl Kernel {
                 return refuse(Error::InUse, u64::from(users(info)));
             }
             PageKind::AccessList => is_mapped || users(info) != 0,
-            PageKind::Region if pins(info) == 0 => {
+            PageKind::Region if device_pins(info) == 0 => {
                 self.memory.dissolve(page);
                 is_mapped
             }
@@ -409,7 +372,7 @@ impl Kernel {
     #[inline]
     pub(crate) fn settle(&mut self, page: PageNumber) {
         let Some(info) = memory::info(page) else { return };
-        if state(info).flags & ORPHAN != 0 && references(info) + pins(info) == 0 {
+        if state(info).flags & ORPHAN != 0 && references(info) + device_pins(info) == 0 {
             self.settle_orphan(page, info);
         }
     }
@@ -510,61 +473,13 @@ impl Kernel {
         Ok(())
     }
 
-    /// Pins a page (see `abi::syscall`).
-    pub(crate) fn pin_page(&mut self, key: KeyIndex, page: PageNumber) -> Outcome<()> {
-        let info = self.page(page)?;
-        permit(self.rights_on_page(key, info)?, Rights::READ)?;
-        if state(info).kind != PageKind::Ordinary {
-            return refuse(Error::WrongKind, state(info).kind as u64);
-        }
-        let caller = self.caller();
-        budget::check(caller, Resource::Pin, 1)?;
-        if explicit_pins(info) == MOST_PINS {
-            return refuse(Error::TooMany, u64::from(MOST_PINS));
-        }
-        let free = self.secrets_mut(caller).pinned.iter_mut().find(|pin| **pin == Pin::NONE);
-        let Some(place) = free else { return refuse(Error::TooMany, PINS as u64) };
-        *place = Pin { page: page.0 as u32, generation: memory::generation(info) };
-        budget::charge(caller, Resource::Pin, 1);
-        // A device may write it from now on.
-        memory::forget_zeroed(info);
-        set_explicit_pins(info, explicit_pins(info) + 1);
-        Ok(())
-    }
-
-    /// Ends a pin of the caller's (see `abi::syscall`).
-    pub(crate) fn unpin_page(&mut self, page: PageNumber) -> Outcome<()> {
-        self.page(page)?;
-        let caller = self.caller();
-        if !self.end_pin(caller, page) {
-            return refuse(Error::WrongKind, 0);
-        }
-        Ok(())
-    }
-
-    /// Ends one pin that an environment has on a page, if it has one.
-    pub(crate) fn end_pin(&mut self, holder: Environment, page: PageNumber) -> bool {
-        let pinned = &mut self.secrets_mut(holder).pinned;
-        let Some(place) = pinned.iter_mut().find(|pin| pin.page() == Some(page)) else { return false };
-        let pin = core::mem::replace(place, Pin::NONE);
-        budget::discharge(holder, Resource::Pin, 1);
-        let info = memory::info(page).expect("a pinned page has a record");
-        if pin.generation == memory::generation(info) {
-            set_explicit_pins(info, explicit_pins(info).saturating_sub(1));
-            self.settle(page);
-        }
-        true
-    }
-
-    /// Ends the explicit pins of a page by force. Those of devices end with their requests. A holder is charged for its
-    /// pin until it ends it, too. Environments that sleep over the page wake.
-    pub(crate) fn end_pins(&mut self, page: PageNumber, info: &PageInfo) {
+    /// Ends by force the ring that a page is in, and all watching of it. Device pins end with their requests.
+    pub(crate) fn end_ring_and_watches(&mut self, page: PageNumber, info: &PageInfo) {
         if state(info).kind == PageKind::Ordinary {
             self.end_ring_of(page, info);
         }
         memory::begin_generation(info);
         wake_watchers(info);
-        set_explicit_pins(info, 0);
         self.settle(page);
     }
 }

@@ -254,7 +254,7 @@ impl Kernel {
                 self.secrets_mut(environment).taking.cursor = cursor;
                 return Taken::NotYet;
             }
-            self.end_pins(page, info);
+            self.end_ring_and_watches(page, info);
         }
         match self.give_up(page, info) {
             Ok(()) => self.note_taken(environment, page, info),

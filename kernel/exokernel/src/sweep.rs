@@ -3,7 +3,7 @@
 //!
 //! A page that was taken is an orphan while other address spaces map it. One sweep reads the records of all pages,
 //! some a step. It removes the entries of tables that map orphans of the environment and the links that lead to its
-//! tables. It ends the pins that hold its orphans. The owner of a table from which an entry was removed finds the
+//! tables. It ends the rings that its orphans are in. The owner of a table from which an entry was removed finds the
 //! page in its own repossession vector.
 
 use crate::cost;
@@ -46,7 +46,7 @@ fn is_orphan_of(info: &PageInfo, environment: Environment) -> bool {
     memory::state(info).flags & ORPHAN != 0 && info.owner.load(Ordering::Relaxed) == environment.number().0
 }
 
-/// Whether a page is a table, or may be an orphan that is pinned.
+/// Whether a page is a table, or may be an orphan in a ring.
 fn may_hold(info: &PageInfo) -> bool {
     let word = info.state.load(Ordering::Relaxed);
     word as u8 == PageKind::PageTable as u8 || word >> 8 & u64::from(ORPHAN) != 0
@@ -77,7 +77,7 @@ impl Kernel {
             if memory::state(info).kind == PageKind::PageTable {
                 left = self.sweep_table(environment, from, &mut broken);
             } else if is_orphan_of(info, environment) {
-                self.end_pins(from.page, info);
+                self.end_ring_and_watches(from.page, info);
                 if device_pins(info) != 0 {
                     self.wait_for_device(environment, from.page);
                 }

@@ -10,8 +10,8 @@ use abi::syscall::{ASYNCHRONOUS, SYNCHRONOUS, number};
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress, Word};
 use machine::context::{Entry, Upcall};
 use machine::entry::{Frame, SyscallFrame, SystemCall};
-use machine::user::UserFault;
 use machine::exposed;
+use machine::user::UserFault;
 
 /// What each call does, by number, and what anything else gets. Most calls return to their caller; those after which
 /// another environment may run get the whole frame.
@@ -238,12 +238,6 @@ impl Calls for Kernel {
     }
     fn page_claim(&mut self, key: KeyIndex, page: PageNumber, list_key: KeyIndex, list: PageNumber) -> Outcome<()> {
         self.claim_page(key, page, list_key, list)
-    }
-    fn page_pin(&mut self, key: KeyIndex, page: PageNumber) -> Outcome<()> {
-        self.pin_page(key, page)
-    }
-    fn page_unpin(&mut self, page: PageNumber) -> Outcome<()> {
-        self.unpin_page(page)
     }
     fn page_unbind(&mut self, key: KeyIndex, page: PageNumber, top: PageNumber, cursor: UserAddress) -> Outcome<()> {
         self.unbind_page(key, page, top, cursor)

@@ -146,11 +146,6 @@ impl Page {
     pub fn is_orphan(self) -> bool {
         self.state.load(Acquire) >> 8 & u64::from(ORPHAN) != 0
     }
-    /// Explicit pins that hold it.
-    #[inline]
-    pub fn pins(self) -> u64 {
-        self.holds.load(Acquire) & 0xffff
-    }
     /// Device pins that hold it.
     #[inline]
     pub fn device_pins(self) -> u64 {

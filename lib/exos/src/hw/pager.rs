@@ -121,7 +121,7 @@ impl OwnPages<'_> {
         let own = self.list();
         let is_alone = |page: &u64| {
             exposed::page(PageNumber(*page)).is_some_and(|info| {
-                let is_unused = info.references() + info.pins() == 0 && !info.is_orphan();
+                let is_unused = info.references() + info.device_pins() == 0 && !info.is_orphan();
                 info.access() == own && is_unused && info.kind() == PageKind::Ordinary
             })
         };

@@ -64,8 +64,7 @@ fn run(name: &str, rows: &[BatchRow]) -> Outcome {
 }
 
 /// Calls that no batch takes, and the one that ends the machine.
-const NEVER_BATCHED: [u64; 4] =
-    [number::batch, number::time_slice_yield, number::predicate_wait, number::machine_stop];
+const NEVER_BATCHED: [u64; 4] = [number::batch, number::time_slice_yield, number::predicate_wait, number::machine_stop];
 
 /// After all the others: no call of the table was forgotten; what each took is reported.
 fn fault_153_every_call_was_measured(_: &World) -> Outcome {
@@ -255,8 +254,6 @@ fn fault_153_other_calls_64_to_a_batch(_: &World) -> Outcome {
     same("page_map", number::page_map, &[KEY, space.root.0, unmap, MAPPED])?;
     for (name, call, arguments) in [
         ("key_drop, refused", number::key_drop, &[me, 40, KEY][..]),
-        ("page_pin", number::page_pin, &[KEY, page.0]),
-        ("page_unpin", number::page_unpin, &[page.0]),
         ("page_unbind", number::page_unbind, &[KEY, page.0, space.root.0, 0]),
         ("address_space_switch", number::address_space_switch, &[KEY, area::root().0]),
         ("page_table_copy, refused", number::page_table_copy, &[KEY, space.root.0, PLACE, 1, page.0, KEY]),

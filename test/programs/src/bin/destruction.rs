@@ -79,7 +79,7 @@ impl Audit {
             budget,
             environments: living(),
             positions: [owned.len(), lent],
-            pins: numbers.filter_map(exposed::page).map(exposed::Page::pins).sum(),
+            pins: numbers.filter_map(exposed::page).map(exposed::Page::device_pins).sum(),
             keys: Area::current().library().keys.load(SeqCst),
         })
     }
@@ -168,29 +168,28 @@ impl Script {
         match step {
             0 => self.page().map(drop),
             1 => map(PLACE, first.address() | Access::WRITE.0),
-            2 => syscall::page_pin(KEY, first),
-            3 => own.free(first),
-            4 => self.page().and_then(|list| syscall::access_list_create(KEY, list, KEY)),
-            5 => Allocator { key: KEY, list: self.pages[1] }.allocate().map(drop),
-            6 => syscall::page_free(KEY, self.pages[1]),
-            7 => self.page().and_then(|region| syscall::region_create(KEY, region)),
-            8 => key::derive(KEY, Rights::ALL, 0).map(drop),
-            9 => AddressSpace::create(own).map(drop),
-            10 => address_space::own().link_tables(FAR, false),
-            11 => own.copy(KEY, self.pages[0]).map(drop),
-            12 => syscall::event_raise(KEY, number, 1),
-            13 => time_slice::allocate(KEY, number, exposed::kernel().cpus.load(SeqCst) - 1, time_slice::ANY_POSITION)
+            2 => own.free(first),
+            3 => self.page().and_then(|list| syscall::access_list_create(KEY, list, KEY)),
+            4 => Allocator { key: KEY, list: self.pages[1] }.allocate().map(drop),
+            5 => syscall::page_free(KEY, self.pages[1]),
+            6 => self.page().and_then(|region| syscall::region_create(KEY, region)),
+            7 => key::derive(KEY, Rights::ALL, 0).map(drop),
+            8 => AddressSpace::create(own).map(drop),
+            9 => address_space::own().link_tables(FAR, false),
+            10 => own.copy(KEY, self.pages[0]).map(drop),
+            11 => syscall::event_raise(KEY, number, 1),
+            12 => time_slice::allocate(KEY, number, exposed::kernel().cpus.load(SeqCst) - 1, time_slice::ANY_POSITION)
                 .map(drop),
-            14 => Builder::new().and_then(Builder::create).map(|child| self.child = Some(child)),
-            15 => self.with_child(|child| child.give(Resource::Slice, 1)),
-            16 => self.with_child(|child| child.run(0, time_slice::ANY_POSITION).map(drop)),
-            17 => self
+            13 => Builder::new().and_then(Builder::create).map(|child| self.child = Some(child)),
+            14 => self.with_child(|child| child.give(Resource::Slice, 1)),
+            15 => self.with_child(|child| child.run(0, time_slice::ANY_POSITION).map(drop)),
+            16 => self
                 .with_child(|child| syscall::revocation_request(KEY, child.number, Resource::Page as u64, 1, u64::MAX)),
-            18 => self.with_child(|child| match syscall::environment_destroy(KEY, child.number, 0) {
+            17 => self.with_child(|child| match syscall::environment_destroy(KEY, child.number, 0) {
                 Err(Failure { error: Error::Again, .. }) => Ok(()),
                 done => done,
             }),
-            19 => context::set_vector(true),
+            18 => context::set_vector(true),
             _ => Predicate::new().or(&[word(Area::current().status(9), Operator::Equal, 1)])?.wait().map(drop),
         }
     }
@@ -205,7 +204,7 @@ fn map(address: u64, entry: u64) -> Result<(), Failure> {
 }
 
 /// Steps of the script; the last one sleeps.
-const STEPS: u64 = 21;
+const STEPS: u64 = 20;
 /// Status words: steps done, and the error of a step that was refused, plus one.
 const DONE: usize = 1;
 const REFUSED: usize = 2;

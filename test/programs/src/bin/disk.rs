@@ -378,17 +378,15 @@ fn fault_76_force_ends_no_device_pin(_: &World) -> Outcome {
     keep_busy(device, &buffer, &statuses)?;
     let last = buffer.pages[5];
     let info = exposed::page(last).ok_or("the page has no record")?;
-    granted!(syscall::page_pin(KEY, last));
-    check!((info.pins(), info.device_pins()) == (1, 1), "{} pins, {} of devices", info.pins(), info.device_pins());
+    check!(info.device_pins() == 1, "{} pins of devices", info.device_pins());
     let root = runtime::address_space::own().root;
-    // SAFETY: only the pins end; the entries that map the page are looked for from the last address on.
+    // SAFETY: only watching ends; the entries that map the page are looked for from the last address on.
     let _ = unsafe { syscall::page_unbind(KEY, last, root, UserAddress(abi::memory_map::USER_END & !0x1f_ffff)) };
-    check!((info.pins(), info.device_pins()) == (0, 1), "{} pins, {} of devices", info.pins(), info.device_pins());
+    check!(info.device_pins() == 1, "{} pins of devices after force", info.device_pins());
     refused!(syscall::region_create(KEY, last), InUse);
     for index in 0..6 {
         check!(ended(&statuses, index) == status::DONE, "request {index} did not end well");
     }
-    granted!(syscall::page_unpin(last));
     statuses.free()?;
     buffer.free()?;
     no_pins()

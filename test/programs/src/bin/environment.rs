@@ -324,7 +324,6 @@ extern "C" fn be_in_a_state(state: u64) {
         _ => {
             let mut pages = Vec::new();
             while let Ok(page) = Allocator::own().allocate() {
-                let _ = syscall::page_pin(KeyIndex::FIRST, page);
                 pages.push(page);
             }
             loop {
@@ -525,7 +524,6 @@ fn ask_about_what_is_left(world: &World, function: extern "C" fn(u64)) -> Outcom
 /// Keeps pages and a predicate, and fills its ring with keys, before it counts and ends.
 extern "C" fn hold_much(argument: u64) {
     let pages: Vec<_> = (0..40).filter_map(|_| Allocator::own().allocate().ok()).collect();
-    let _ = syscall::page_pin(KeyIndex::FIRST, pages[0]);
     let _ = address_space::own()
         .apply(&[abi::page_table::MapRow { address: 0x3000_0000 | 1, entry: pages[1].address() | Access::WRITE.0 }]);
     while runtime::key::derive(KeyIndex::FIRST, abi::capability::Rights::ALL, 0).is_ok() {}

@@ -107,7 +107,6 @@ struct Actor {
     lists: [PageNumber; 2],
     held: Vec<u64>,
     mapped: [u64; PLACES as usize],
-    pinned: Vec<u64>,
     roots: Vec<PageNumber>,
     made: Vec<Made>,
     created: u64,
@@ -133,15 +132,14 @@ impl Actor {
     }
 
     fn act(&mut self) -> Outcome {
-        match self.random.below(12) {
+        match self.random.below(11) {
             0..=2 => self.allocate(),
             3 => self.free(),
             4 | 5 => self.map(),
-            6 => self.pin_or_unpin(),
-            7 => self.claim(),
-            8 => self.take_or_give_slice(),
-            9 => self.create_or_destroy(),
-            10 => self.move_budget(),
+            6 => self.claim(),
+            7 => self.take_or_give_slice(),
+            8 => self.create_or_destroy(),
+            9 => self.move_budget(),
             _ => self.take_from_observer(),
         }
     }
@@ -209,22 +207,6 @@ impl Actor {
         if before != 0 {
             add(&self.page(before).access, -(1 << 32));
             self.settle(before);
-        }
-        Ok(())
-    }
-
-    fn pin_or_unpin(&mut self) -> Outcome {
-        if self.pinned.len() == 8 || (self.random.below(2) == 0 && !self.pinned.is_empty()) {
-            let page = self.pinned.swap_remove(0);
-            granted!(syscall::page_unpin(PageNumber(page)));
-            add(&self.page(page).holds, -1);
-            self.charge(self.own, Resource::Pin, -1);
-            self.settle(page);
-        } else if let Some(page) = self.pick_held() {
-            granted!(syscall::page_pin(KeyIndex::FIRST, PageNumber(page)));
-            add(&self.page(page).holds, 1);
-            self.charge(self.own, Resource::Pin, 1);
-            self.pinned.push(page);
         }
         Ok(())
     }
@@ -396,7 +378,6 @@ fn start_actor(shadow: &'static Shadow, observer: &Child, public: &Window) -> Re
         lists: [Allocator::own().list, second],
         held: Vec::with_capacity(2 * HELD),
         mapped: [0; PLACES as usize],
-        pinned: Vec::with_capacity(16),
         roots,
         made: Vec::with_capacity(2 * TOGETHER),
         created: 0,

@@ -27,7 +27,7 @@ guest! {
     Here an_heir_gets_orphans_with_what_allowed_them;
     Here who_gave_a_page_up_gets_rid_of_it_whatever_others_do;
     Here a_watched_page_is_free_at_once;
-    Here pins_and_watches_do_not_stop_forced_revocation;
+    Here mappings_and_watches_do_not_stop_forced_revocation;
 }
 
 /// Pages that a giver gives up.
@@ -55,11 +55,10 @@ const MAPPED: usize = 0;
 const MAPPED_OFTEN: usize = 1;
 const ELSEWHERE: usize = 2;
 const IN_A_COPY: usize = 3;
-const PINNED: usize = 4;
-const WATCHED: usize = 5;
-const LINKED: usize = 6;
-const IN_A_LARGE_ONE: usize = 7;
-const WAYS: usize = 8;
+const WATCHED: usize = 4;
+const LINKED: usize = 5;
+const IN_A_LARGE_ONE: usize = 6;
+const WAYS: usize = 7;
 
 /// All figures of the budgets of the first environment.
 fn figures() -> Vec<u64> {
@@ -253,7 +252,6 @@ fn hold_all() -> Result<(), u64> {
     let other = AddressSpace::create(Allocator::own()).map_err(at(ELSEWHERE))?;
     other.apply(&[row(PLACE, page(ELSEWHERE))]).map_err(at(ELSEWHERE))?;
     begin_a_copy(page(IN_A_COPY)).map_err(at(IN_A_COPY))?;
-    syscall::page_pin(KeyIndex::FIRST, page(PINNED)).map_err(at(PINNED))?;
     own.link_tables(TABLE_PLACE, true).map_err(at(LINKED))?;
     link(TABLE_PLACE, page(LINKED)).map_err(at(LINKED))?;
     let large = PageNumber(page(IN_A_LARGE_ONE).0 & !511);
@@ -411,15 +409,16 @@ fn a_watched_page_is_free_at_once(world: &World) -> Outcome {
 /// Pages that a hoarder has.
 const HOARD: usize = 3;
 
-/// Pins pages of its own, twice each, names them to be taken first, and sleeps.
+/// Maps pages of its own, twice each, names them to be taken first, and sleeps.
 extern "C" fn hoard(_: u64) {
     let area = Area::current();
     for index in 0..HOARD {
         let page = Allocator::own().allocate().unwrap_or(PageNumber::NONE);
-        let pinned = syscall::page_pin(KeyIndex::FIRST, page);
+        let place = PLACE + 2 * index as u64 * 4096;
+        let mapped = address_space::own().apply(&[row(place, page), row(place + 4096, page)]);
         area.public_library(index).store(page.0, SeqCst);
         area.private().take_first[index].store(page.0, SeqCst);
-        if pinned.is_err() {
+        if mapped.is_err() {
             area.status(DONE).store(FAILED, SeqCst);
         }
     }
@@ -427,13 +426,13 @@ extern "C" fn hoard(_: u64) {
     sleep(0);
 }
 
-fn pins_and_watches_do_not_stop_forced_revocation(world: &World) -> Outcome {
+fn mappings_and_watches_do_not_stop_forced_revocation(world: &World) -> Outcome {
     let begun = figures();
     let page = granted!(Allocator::own().allocate());
     let mut builder = prepare(world, hoard, 0)?;
     granted!(builder.show(ORDERS, &[page], Access::READ));
     let hoarder = launch(builder)?;
-    check!(came_to(&hoarder, 1), "it could not pin");
+    check!(came_to(&hoarder, 1), "it could not map");
     let public = granted!(hoarder.public());
     let first = PUBLIC_LIBRARY / 8;
     let pages: Vec<PageNumber> =
@@ -448,7 +447,7 @@ fn pins_and_watches_do_not_stop_forced_revocation(world: &World) -> Outcome {
     ));
     let taken = || syscall::revocation_enforce(KeyIndex::FIRST, hoarder.number).is_ok();
     check!(eventually(taken), "the revocation does not end");
-    check!(pages.iter().all(|page| is_free(*page)), "a pinned page was not taken");
+    check!(pages.iter().all(|page| is_free(*page)), "a mapped page was not taken");
     granted!(hoarder.destroy());
     granted!(Allocator::own().free(page));
     check!(figures() == begun, "{:?} is left of {begun:?}", figures());

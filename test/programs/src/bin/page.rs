@@ -29,7 +29,6 @@ guest! {
     Child the_order_of_last_use_is_exposed;
     Child a_claimed_page_changes_hands;
     Child a_copy_begins_with_what_lies_in_another_page;
-    Child pins_keep_a_page_from_reuse;
     Child fault_04_page_of_another_environment;
     Here fault_05_pages_that_are_not_memory;
     Child fault_06_bits_of_an_entry;
@@ -196,20 +195,6 @@ fn a_copy_begins_with_what_lies_in_another_page() -> Outcome {
     Ok(())
 }
 
-fn pins_keep_a_page_from_reuse() -> Outcome {
-    let page = fresh()?;
-    granted!(syscall::page_pin(KeyIndex::FIRST, page));
-    granted!(Allocator::own().free(page));
-    let info = exposed::page(page).ok_or("no record")?;
-    check!(info.kind() != PageKind::Free, "a pinned page is free");
-    check!(info.flags() & abi::page::ORPHAN != 0, "a pinned page that was freed is no orphan");
-    refused!(Allocator::own().allocate_this(page), NotFree);
-    granted!(syscall::page_unpin(page));
-    check!(info.kind() == PageKind::Free, "the page is not free after the last pin");
-    check!(syscall::page_unpin(page).is_err(), "a pin ended twice");
-    Ok(())
-}
-
 fn words_of(window: &Window) -> Vec<u64> {
     window.words().iter().map(|word| word.load(Relaxed)).collect()
 }
@@ -248,7 +233,6 @@ fn try_to_map(page: PageNumber, own: PageNumber, table: &Window) -> Outcome {
         check!(words_of(table) == entries, "entries changed where {page:?}, a {kind:?}, was refused over {before:#x}");
         check!(record_of(page) == record, "the record of {page:?}, a {kind:?}, is another after a refusal");
         check!(syscall::page_free(key, page).is_err(), "{page:?} of the creator could be freed");
-        check!(syscall::page_pin(key, page).is_err(), "{page:?} of the creator could be pinned");
     }
     Ok(())
 }

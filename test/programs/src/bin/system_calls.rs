@@ -101,13 +101,9 @@ fn a_batch_stops_at_the_first_error() -> Outcome {
     for row in &rows[..2] {
         granted!(own.free(PageNumber(row.arguments[0])));
     }
-    for forbidden in [
-        number::batch,
-        number::time_slice_yield,
-        number::predicate_wait,
-        SYNCHRONOUS | 1,
-        ASYNCHRONOUS | 1,
-    ] {
+    for forbidden in
+        [number::batch, number::time_slice_yield, number::predicate_wait, SYNCHRONOUS | 1, ASYNCHRONOUS | 1]
+    {
         let outcome = batch(&mut [BatchRow { number: forbidden, arguments: [0; 6], unused: 0 }]);
         check!(outcome.is_err(), "a batch may hold call {forbidden}");
     }

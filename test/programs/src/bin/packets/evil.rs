@@ -365,7 +365,6 @@ pub(crate) fn rings_that_make_no_sense(_: &World) -> Outcome {
     refused!(become_ring(KEY, object, (8, 8), &numbers), WrongKind);
     let second = granted!(Allocator::own().allocate());
     refused!(become_ring(KEY, second, (8, 8), &numbers), InUse);
-    refused!(syscall::page_pin(KEY, object), WrongKind);
     refused!(syscall::page_claim(KEY, object, KEY, area::access_list()), WrongKind);
     granted!(free_ring(object));
     check!(blocks(), "a ring that has ended has marked a page");
