@@ -158,7 +158,7 @@ pub struct Specification {
     pub key_ring: u64,
     /// Becomes the public page.
     pub public: u64,
-    /// Page-table root, made with `address_space_create`.
+    /// Page-table root, made with `page_become`.
     pub root: u64,
     /// Address of the environment area in that address space; a multiple of 4096.
     pub area: u64,

@@ -38,9 +38,16 @@ macro_rules! for_each_syscall {
             /// Empties a slot of the caller's ring, or of the ring of an environment that `control` dominates.
             4 key_drop(environment: EnvironmentId, slot: KeyIndex, control: KeyIndex) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment];
 
-            /// Makes an unmapped page of the caller's into an access list whose first entry is the name of `source`, with
-            /// all rights.
-            5 access_list_create(key: KeyIndex, page: PageNumber, source: KeyIndex) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse];
+            /// Makes an unmapped page of the caller's into an object of another kind. What `argument` says depends on
+            /// the kind:
+            ///
+            /// - `AccessList`: the index of a key, whose name becomes the first entry, with all rights;
+            /// - `PageTable`: 4, the level; the page becomes the root of a new, empty address space;
+            /// - `Region`: 0; the software regions are empty and nameless;
+            /// - `PacketRing`: the address of a [`RingSpecification`](crate::packet_ring::RingSpecification). Each page of
+            ///   the ring bears a device pin while the ring lives. `page_free` of the object ends the ring. The ring also
+            ///   ends when a page of it is taken by force.
+            5 page_become(key: KeyIndex, page: PageNumber, kind: u64, argument: u64) -> (), right "own on the page and on each page of the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, BadAddress, BadArgument, OverBudget, Absent];
             /// Sets an entry of an access list to the name of `source` with `rights`; no rights empty the entry.
             6 access_list_set(key: KeyIndex, list: PageNumber, index: u64, source: KeyIndex, rights: u64) -> (), right "own on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument];
 
@@ -62,138 +69,129 @@ macro_rules! for_each_syscall {
             /// error: the rows from there on are left for another call.
             11 page_map(key: KeyIndex, root: PageNumber, rows: UserAddress, count: u64) -> u64, right "write on the root; read or write on each page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, Shared, TooMany, Again];
 
-            /// Makes an unmapped page of the caller's into the root of a new, empty address space.
-            12 address_space_create(key: KeyIndex, page: PageNumber) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse];
             /// Makes `root` the address space of the caller; execution goes on there.
-            13 address_space_switch(key: KeyIndex, root: PageNumber) -> (), right "write on the root", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind];
+            12 address_space_switch(key: KeyIndex, root: PageNumber) -> (), right "write on the root", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind];
             /// Links a page table at `level` (1 to 3) where `address` lies: an unmapped page of the caller's, which
             /// becomes an empty table, or a table of that level, which from then on is shared: immutable, and read-only
             /// through every link. A key that only reads links a table that is shared already. The link that makes it
             /// shared takes a key that writes, too. A table that maps private pages, or leads to one, is never
             /// shared.
-            14 page_table_link(key: KeyIndex, root: PageNumber, address: UserAddress, level: u64, table: PageNumber, table_key: KeyIndex) -> (), right "write on the root; own on the page, or read on the table, and write unless it is shared", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, NotFree, Shared, InUse];
+            13 page_table_link(key: KeyIndex, root: PageNumber, address: UserAddress, level: u64, table: PageNumber, table_key: KeyIndex) -> (), right "write on the root; own on the page, or read on the table, and write unless it is shared", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, NotFree, Shared, InUse];
             /// Removes a link. A table that loses its last link must be empty but for level 1, which is emptied in steps;
             /// it becomes an ordinary page again.
-            15 page_table_unlink(key: KeyIndex, root: PageNumber, address: UserAddress, level: u64) -> PageNumber, right "write on the root", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, Shared, InUse, Again];
+            14 page_table_unlink(key: KeyIndex, root: PageNumber, address: UserAddress, level: u64) -> PageNumber, right "write on the root", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, Shared, InUse, Again];
             /// Ends the sharing of a table at `level` where `address` lies: copies it into `fresh`, an unmapped page of the
             /// caller's, checking each entry against the rights of `page_key`; the last link only becomes writable again.
             /// The result is 1 where `fresh` was used, else 0.
-            16 page_table_copy(key: KeyIndex, root: PageNumber, address: UserAddress, level: u64, fresh: PageNumber, page_key: KeyIndex) -> u64, right "write on the root; own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, InUse, Again];
+            15 page_table_copy(key: KeyIndex, root: PageNumber, address: UserAddress, level: u64, fresh: PageNumber, page_key: KeyIndex) -> u64, right "write on the root; own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, InUse, Again];
             /// Creates an environment from a [`Specification`](crate::environment::Specification). It begins at its slice start entry, once
             /// it has a slice.
-            17 environment_create(key: KeyIndex, specification: UserAddress) -> EnvironmentId, right "own on every page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, BadAddress, BadArgument, OverBudget, Exhausted];
+            16 environment_create(key: KeyIndex, specification: UserAddress) -> EnvironmentId, right "own on every page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, BadAddress, BadArgument, OverBudget, Exhausted];
             /// Destroys an environment: at once it never runs again, then each call releases a part of what it held. Where `keeps` is 1
             /// it is found by its number, dying, as long as this is not called with 0: its public page, the root of its address
             /// space, which is empty, its control page and its key ring stay; its private pages are ordinary ones from then on, and
             /// its budget is its creator's.
-            18 environment_destroy(key: KeyIndex, environment: EnvironmentId, keeps: u64) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, Again];
+            17 environment_destroy(key: KeyIndex, environment: EnvironmentId, keeps: u64) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, Again];
             /// Moves `amount` of a [`Figure`](crate::budget::Figure) of a resource from one budget to another. The giver may be dying: what it
             /// inherits from others nobody would have, as long as it is there.
-            19 budget_move(key: KeyIndex, from: EnvironmentId, to: EnvironmentId, resource: u64, figure: u64, amount: u64) -> (), right "own on the giver, unless it is the caller", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, OverBudget];
+            18 budget_move(key: KeyIndex, from: EnvironmentId, to: EnvironmentId, resource: u64, figure: u64, amount: u64) -> (), right "own on the giver, unless it is the caller", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, OverBudget];
             /// Sets a [`ContextPart`](crate::environment::ContextPart) of the caller's context. Absent protection keys are
             /// `BadArgument`.
-            20 context_set(part: u64, value: u64) -> (), right "none", errors [BadAddress, BadArgument];
+            19 context_set(part: u64, value: u64) -> (), right "none", errors [BadAddress, BadArgument];
             /// Raises event bits of an environment, one at least: those it accepts from every environment, or any with
             /// `key`.
-            21 event_raise(key: KeyIndex, environment: EnvironmentId, bits: u64) -> (), right "write on the environment, or accepted bits", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument];
+            20 event_raise(key: KeyIndex, environment: EnvironmentId, bits: u64) -> (), right "write on the environment, or accepted bits", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument];
 
             /// Allocates a position of a CPU's slice vector for an environment: this one, or any.
-            22 time_slice_allocate(key: KeyIndex, environment: EnvironmentId, cpu: u64, position: u64) -> u64, right "own on the environment, unless it is the caller", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, NoSuchSlice, NotFree, OverBudget, Exhausted];
+            21 time_slice_allocate(key: KeyIndex, environment: EnvironmentId, cpu: u64, position: u64) -> u64, right "own on the environment, unless it is the caller", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, NoSuchSlice, NotFree, OverBudget, Exhausted];
             /// Gives a position up. Where the caller runs in it and is not its owner, it goes back to its owner, and the
             /// rest of the slice stays the caller's. Otherwise the position becomes free.
-            23 time_slice_free(key: KeyIndex, cpu: u64, position: u64) -> (), right "own on its owner, unless the caller owns it or runs in it", errors [NoSuchKey, NotPermitted, NoSuchSlice];
+            22 time_slice_free(key: KeyIndex, cpu: u64, position: u64) -> (), right "own on its owner, unless the caller owns it or runs in it", errors [NoSuchKey, NotPermitted, NoSuchSlice];
             /// Gives the rest of the slice to an environment, or to whoever comes next ([`EnvironmentId::NONE`](crate::EnvironmentId::NONE)). Only RIP, RSP,
             /// flags and FS base are kept, and GS base is the private page; the next slice begins with an upcall above them.
             /// `Busy`: it runs elsewhere, waits for a predicate, or has never run and is neither the caller's own making nor
             /// the owner of a slice.
-            24 time_slice_yield(environment: EnvironmentId) -> (), right "none", errors [NoSuchEnvironment, Busy];
+            23 time_slice_yield(environment: EnvironmentId) -> (), right "none", errors [NoSuchEnvironment, Busy];
             /// Yields until a predicate of `count` [`Term`](crate::predicate::Term)s is true.
-            25 predicate_wait(terms: UserAddress, count: u64) -> (), right "read on the watched pages", errors [BadAddress, BadArgument, TooMany, OverBudget];
+            24 predicate_wait(terms: UserAddress, count: u64) -> (), right "read on the watched pages", errors [BadAddress, BadArgument, TooMany, OverBudget];
             /// Wakes a CPU that is idle, so that it looks at the predicates again.
-            26 cpu_kick(cpu: u64) -> (), right "none", errors [NoSuchSlice];
+            25 cpu_kick(cpu: u64) -> (), right "none", errors [NoSuchSlice];
 
-            /// Makes an unmapped page of the caller's into a page of software regions, empty and nameless.
-            27 region_create(key: KeyIndex, page: PageNumber) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse];
             /// Names a region after `source`, with the most that keys under that name may do.
-            28 region_name(key: KeyIndex, page: PageNumber, region: u64, source: KeyIndex, rights: u64) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument];
+            26 region_name(key: KeyIndex, page: PageNumber, region: u64, source: KeyIndex, rights: u64) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument];
             /// Copies bytes out of a region. `place` is `region << 32 | offset`.
-            29 region_read(key: KeyIndex, page: PageNumber, place: u64, to: UserAddress, bytes: u64) -> (), right "read on the region", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument, BadAddress];
+            27 region_read(key: KeyIndex, page: PageNumber, place: u64, to: UserAddress, bytes: u64) -> (), right "read on the region", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument, BadAddress];
             /// Copies bytes into a region.
-            30 region_write(key: KeyIndex, page: PageNumber, place: u64, from: UserAddress, bytes: u64) -> (), right "write on the region", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument, BadAddress];
+            28 region_write(key: KeyIndex, page: PageNumber, place: u64, from: UserAddress, bytes: u64) -> (), right "write on the region", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument, BadAddress];
             /// Replaces an aligned word of a region by `new` if it equals `expected`; the result is what it was.
-            31 region_swap(key: KeyIndex, page: PageNumber, place: u64, expected: u64, new: u64) -> u64, right "write on the region", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument];
+            29 region_swap(key: KeyIndex, page: PageNumber, place: u64, expected: u64, new: u64) -> u64, right "write on the region", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument];
 
             /// Asks another environment to give back `count` of a resource by a time; after it, `revocation_enforce`
             /// takes. An open request only becomes larger and earlier, with one exception: a key whose name is a
             /// proper prefix of the environment's replaces it. That name is no longer than the one by which the open
             /// request was made. A `count` of 0 withdraws it.
-            32 revocation_request(key: KeyIndex, environment: EnvironmentId, resource: u64, count: u64, deadline: u64) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, InUse];
+            30 revocation_request(key: KeyIndex, environment: EnvironmentId, resource: u64, count: u64, deadline: u64) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, InUse];
             /// Takes, in steps, what an environment has not given back by the deadline, and records it in its
             /// repossession vector. It takes orphans and objects made of pages, too. The detail of `Again` is how
             /// much is missing. `Exhausted` ends the request; its detail is how much cannot be taken.
-            33 revocation_enforce(key: KeyIndex, environment: EnvironmentId) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, Exhausted, Again];
+            31 revocation_enforce(key: KeyIndex, environment: EnvironmentId) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, Exhausted, Again];
 
             /// Sends one whole frame of the host channel.
-            34 channel_send(key: KeyIndex, frame: UserAddress, bytes: u64) -> (), right "write on the channel", errors [NoSuchKey, NotPermitted, BadArgument, BadAddress, Absent, Exhausted];
+            32 channel_send(key: KeyIndex, frame: UserAddress, bytes: u64) -> (), right "write on the channel", errors [NoSuchKey, NotPermitted, BadArgument, BadAddress, Absent, Exhausted];
             /// Receives one whole frame; the result is its length with the header, 0 where none waits.
-            35 channel_receive(key: KeyIndex, buffer: UserAddress, bytes: u64) -> u64, right "read on the channel", errors [NoSuchKey, NotPermitted, BadArgument, BadAddress, Absent];
+            33 channel_receive(key: KeyIndex, buffer: UserAddress, bytes: u64) -> u64, right "read on the channel", errors [NoSuchKey, NotPermitted, BadArgument, BadAddress, Absent];
             /// Fills a buffer with random bytes.
-            36 entropy_read(buffer: UserAddress, bytes: u64) -> (), right "none", errors [BadAddress, TooMany, Absent];
+            34 entropy_read(buffer: UserAddress, bytes: u64) -> (), right "none", errors [BadAddress, TooMany, Absent];
             /// Copies the kernel's log from byte `from` on; the result is how many bytes. Bytes that have left the ring
             /// are skipped.
-            37 log_read(key: KeyIndex, from: u64, buffer: UserAddress, bytes: u64) -> u64, right "read on the root", errors [NoSuchKey, NotPermitted, BadAddress, TooMany];
+            35 log_read(key: KeyIndex, from: u64, buffer: UserAddress, bytes: u64) -> u64, right "read on the root", errors [NoSuchKey, NotPermitted, BadAddress, TooMany];
             /// Stops the machine in order.
-            38 machine_stop(key: KeyIndex) -> (), right "own on the root", errors [NoSuchKey, NotPermitted];
+            36 machine_stop(key: KeyIndex) -> (), right "own on the root", errors [NoSuchKey, NotPermitted];
             /// Makes an environment that is being destroyed begin again as another one: with a new number, the name of
             /// `name`, an empty key ring and no budget. It keeps its pages, the first private one with a copy of what is in
             /// the ordinary page `first`, and its address space: all of it where `keeps` is 1, else (0) only the level-1 table
             /// that the area lies in and the tables on the way to that. All else goes as by `environment_destroy`, in steps.
-            39 environment_renew(key: KeyIndex, environment: EnvironmentId, name: KeyIndex, first: PageNumber, keeps: u64) -> EnvironmentId, right "own on the environment and on all its pages, read on `first`", errors [BadArgument, NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, NotMapped, NoSuchEnvironment, OverBudget, Again];
+            37 environment_renew(key: KeyIndex, environment: EnvironmentId, name: KeyIndex, first: PageNumber, keeps: u64) -> EnvironmentId, right "own on the environment and on all its pages, read on `first`", errors [BadArgument, NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, NotMapped, NoSuchEnvironment, OverBudget, Again];
 
             /// Allocates any page for each of `count` rows of [`MapRow`](crate::page_table::MapRow), as `page_allocate` does, and sets the
             /// entry of the row to it, as `page_map` does; where `root` is [`PageNumber::NONE`](crate::PageNumber::NONE), rows have no
             /// address and no bits, and nothing is mapped. The page number in a row is that of an ordinary page whose contents the fresh
             /// page begins with ([`PageNumber::NONE`](crate::PageNumber::NONE): zeros); that of the fresh page takes its place in the
             /// caller's memory. Stops at the first error. The result is how many rows were done, also after an error, whose detail is the row.
-            40 page_supply(key: KeyIndex, list: PageNumber, root_key: KeyIndex, root: PageNumber, rows: UserAddress, count: u64) -> u64, right "own on the list; write on the root; by the key of each row read on the source, read or write on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, Shared, OverBudget, Exhausted, TooMany, Again];
+            38 page_supply(key: KeyIndex, list: PageNumber, root_key: KeyIndex, root: PageNumber, rows: UserAddress, count: u64) -> u64, right "own on the list; write on the root; by the key of each row read on the source, read or write on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, Shared, OverBudget, Exhausted, TooMany, Again];
 
             /// Makes the end of a request on a queue of a device raise event bits of an environment. The console raises
             /// them when a frame came or room came free. The environment is the caller, or accepts the bits from every
             /// environment. [`EnvironmentId::NONE`](crate::EnvironmentId::NONE) or no bits end the binding. `device` is
             /// the index in [`DeviceInfo`](crate::device::DeviceInfo)`[]`.
-            41 device_bind(key: KeyIndex, device: u64, queue: u64, environment: EnvironmentId, bits: u64) -> (), right "own on the device", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, Absent];
+            39 device_bind(key: KeyIndex, device: u64, queue: u64, environment: EnvironmentId, bits: u64) -> (), right "own on the device", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, Absent];
             /// Submits requests of `count` rows of [`TransferRow`](crate::device::TransferRow) to a disk: all or none.
             /// The kernel pins each page for the device until the request ends, writes the result into the status
             /// word, and raises the bound event bits. The result is the number of requests. `Exhausted`: the device
             /// takes no more now. `OverBudget` with the resource `Page`: the caller or the owner of a page has not
             /// given back pages in time. `TooMany`: with these requests the caller would have more than `DEVICE_PINS`.
-            42 device_submit(key: KeyIndex, device: u64, queue: u64, rows: UserAddress, count: u64) -> u64, right "read on the device, write to write or flush; own on each page", errors [NoSuchKey, NotPermitted, NoSuchPage, WrongKind, BadAddress, BadArgument, OverBudget, Exhausted, TooMany, Absent];
+            40 device_submit(key: KeyIndex, device: u64, queue: u64, rows: UserAddress, count: u64) -> u64, right "read on the device, write to write or flush; own on each page", errors [NoSuchKey, NotPermitted, NoSuchPage, WrongKind, BadAddress, BadArgument, OverBudget, Exhausted, TooMany, Absent];
 
-            /// Makes an unmapped page of the caller's into an object of another kind. For `PacketRing`,
-            /// `specification` is the address of a [`RingSpecification`](crate::packet_ring::RingSpecification). Each
-            /// page of the ring bears a device pin while the ring lives. `page_free` of the object ends the ring. The
-            /// ring also ends when a page of it is taken by force.
-            43 page_become(key: KeyIndex, page: PageNumber, kind: u64, specification: UserAddress) -> (), right "own on the page and on each page of the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, BadAddress, BadArgument, OverBudget, Absent];
             /// Opens an interface (1) or closes it (0). A closed one receives and sends nothing.
-            44 network_open(key: KeyIndex, interface: u64, open: u64) -> (), right "own on the interface", errors [NoSuchKey, NotPermitted, BadArgument, InUse, Absent];
+            41 network_open(key: KeyIndex, interface: u64, open: u64) -> (), right "own on the interface", errors [NoSuchKey, NotPermitted, BadArgument, InUse, Absent];
             /// Inserts a filter made of a [`FilterSpecification`](crate::packet_filter::FilterSpecification), in
             /// steps. The result is its number. After `Again` the next call continues with the filter that the caller
             /// began, whatever its arguments. `NotPermitted` with 256 + n: conjunction n is not contained in the
             /// parent; with 512 + n: byte n of the template is not. `BadArgument` with 256 + 32 c + a: atom a of
             /// conjunction c. `Overlap` names a filter that the caller does not own and that does not lie above the
             /// new one.
-            45 filter_insert(key: KeyIndex, specification: UserAddress) -> u64, right "own on the parent, or on the interface; own on the list; write on the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, OverBudget, Exhausted, TooMany, Overlap, Gone, Absent, Again];
+            42 filter_insert(key: KeyIndex, specification: UserAddress) -> u64, right "own on the parent, or on the interface; own on the list; write on the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, OverBudget, Exhausted, TooMany, Overlap, Gone, Absent, Again];
             /// Removes a filter, in steps. Filters in it come to lie in its parent.
-            46 filter_remove(key: KeyIndex, filter: u64) -> (), right "own on the filter", errors [NoSuchKey, NotPermitted, Gone, Absent, Again];
+            43 filter_remove(key: KeyIndex, filter: u64) -> (), right "own on the filter", errors [NoSuchKey, NotPermitted, Gone, Absent, Again];
             /// Gives a filter another ring, or none ([`PageNumber::NONE`](crate::PageNumber::NONE)).
-            47 filter_direct(key: KeyIndex, filter: u64, ring_key: KeyIndex, ring: PageNumber) -> (), right "own on the filter, write on the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, Gone, Absent];
+            44 filter_direct(key: KeyIndex, filter: u64, ring_key: KeyIndex, ring: PageNumber) -> (), right "own on the filter, write on the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, Gone, Absent];
             /// Sends the frames of up to `count` [`SendSlot`](crate::packet_ring::SendSlot)s of a ring, from slot
             /// `first` on, round and round. The result is how many were taken. The error is that of the first. The
             /// kernel copies the header, compares it with the template of the filter, and sends the copy. It pins the
             /// pages of segments until the frame is sent. `NotPermitted` with 256 + n: byte n of the header differs
             /// from the template. `BadArgument` with 256: the counts of the slot, 257: its offload, 258 + n: segment
             /// n. `Exhausted`: the device takes no more now.
-            48 packet_send(key: KeyIndex, ring: PageNumber, first: u64, count: u64) -> u64, right "write on the ring and on each filter, read on each page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument, OverBudget, Exhausted, TooMany, Gone, Absent, Again];
+            45 packet_send(key: KeyIndex, ring: PageNumber, first: u64, count: u64) -> u64, right "write on the ring and on each filter, read on each page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument, OverBudget, Exhausted, TooMany, Gone, Absent, Again];
         }
     };
 }

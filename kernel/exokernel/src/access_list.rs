@@ -74,7 +74,7 @@ impl Kernel {
         capability::rights_on(key, entries.used())
     }
 
-    /// Makes a page an access list (see `abi::syscall`).
+    /// Makes a page an access list whose first entry is the name of `source`.
     pub(crate) fn create_access_list(&mut self, key: KeyIndex, page: PageNumber, source: KeyIndex) -> Outcome<()> {
         let entry = Capability { rights: Rights::ALL, ..*self.key(source)? };
         self.donatable(key, page)?;

@@ -41,7 +41,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Makes a page a root (see `abi::syscall`).
+    /// Makes a page the root of a new address space.
     pub(crate) fn create_address_space(&mut self, key: KeyIndex, page: PageNumber) -> Outcome<()> {
         self.donatable(key, page)?;
         self.memory.create_table(page, ROOT_LEVEL);

@@ -38,7 +38,7 @@ impl Kernel {
 
     /// Runs one row and leaves its error and result in it; false after an error. The first row always runs.
     fn run_row(&mut self, index: usize, row: &mut BatchRow) -> bool {
-        let cost = cost::of_row(row.number);
+        let cost = cost::of_row(row.number, &row.arguments);
         if index > 0 && (self.is_spent() || !self.has_room_for(cost)) {
             (row.number, row.arguments[0]) = (Error::Again as u64, 0);
             return false;

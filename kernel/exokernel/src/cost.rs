@@ -8,6 +8,7 @@
 //! - the guest `batched` measures each row at its worst, alone and 64 to a batch, and holds this table to that.
 
 use abi::limits::TRANSFER_PIECES;
+use abi::page::PageKind;
 use abi::syscall::number;
 
 /// Instructions that one unit of work stands for.
@@ -155,20 +156,20 @@ pub(crate) const SENT: u32 = 8;
 /// A step by which a card that was reset begins anew. None begins with less left.
 pub(crate) const CARD_ANEW: u32 = 350;
 
-/// Units of work of one row.
-pub(crate) const fn of_row(row: u64) -> u32 {
+/// Units of work of one row. What `page_become` costs depends on the kind, its third argument.
+pub(crate) const fn of_row(row: u64, arguments: &[u64; 6]) -> u32 {
     match row {
+        number::page_become if arguments[2] == PageKind::PacketRing as u64 => units(16_000),
         number::entropy_read => units(7_900),
         number::channel_send | number::channel_receive => units(9_200),
         number::environment_create => units(7_200),
         number::log_read => units(1_800),
         number::page_table_link => units(1_200),
-        number::access_list_create | number::address_space_create | number::region_create => units(1_000),
         number::region_read | number::region_write => units(900),
         // Measured: 990 a row that is a request of its own.
         number::device_submit => units(16_000),
         number::device_bind => units(500),
-        number::page_become => units(16_000),
+        number::page_become => units(1_000),
         number::filter_remove | number::filter_direct | number::network_open | number::packet_send => units(500),
         number::filter_insert => units(4_000),
         number::access_list_set | number::page_free | number::region_swap => units(500),

@@ -27,6 +27,7 @@ mod interface;
 mod interrupt;
 mod kernel;
 mod key;
+mod object;
 mod packet_filter;
 mod packet_flight;
 mod packet_ring;

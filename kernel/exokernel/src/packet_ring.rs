@@ -165,18 +165,8 @@ fn flags(offload: &Offload) -> u64 {
 }
 
 impl Kernel {
-    /// Makes a page an object of another kind (see `abi::syscall`).
-    pub(crate) fn become_object(
-        &mut self,
-        key: KeyIndex,
-        page: PageNumber,
-        kind: u64,
-        specification: UserAddress,
-    ) -> Outcome<()> {
-        self.key(key)?;
-        if kind != PageKind::PacketRing as u64 {
-            return refuse(Error::BadArgument, 2);
-        }
+    /// Makes a page a packet ring, by a specification in the caller's memory.
+    pub(crate) fn create_ring(&mut self, key: KeyIndex, page: PageNumber, specification: UserAddress) -> Outcome<()> {
         self.network()?;
         let wanted: RingSpecification = copied(user::read(specification), specification)?;
         let (receive, send) = (wanted.receive_slots, wanted.send_slots);

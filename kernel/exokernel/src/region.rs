@@ -47,7 +47,7 @@ fn to_words(bytes: &[u8; REGION_BYTES]) -> [u64; WORDS] {
 }
 
 impl Kernel {
-    /// Makes a page one of regions (see `abi::syscall`).
+    /// Makes a page one of regions.
     pub(crate) fn create_regions(&mut self, key: KeyIndex, page: PageNumber) -> Outcome<()> {
         self.donatable(key, page)?;
         let names = [capability::empty(); REGIONS_PER_PAGE];

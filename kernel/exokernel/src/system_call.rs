@@ -205,9 +205,6 @@ impl Calls for Kernel {
     fn key_drop(&mut self, from: EnvironmentId, slot: KeyIndex, control: KeyIndex) -> Outcome<()> {
         self.drop_key(from, slot, control)
     }
-    fn access_list_create(&mut self, key: KeyIndex, page: PageNumber, source: KeyIndex) -> Outcome<()> {
-        self.create_access_list(key, page, source)
-    }
     fn access_list_set(
         &mut self,
         key: KeyIndex,
@@ -245,9 +242,6 @@ impl Calls for Kernel {
     #[inline(always)]
     fn page_map(&mut self, key: KeyIndex, root: PageNumber, rows: UserAddress, count: u64) -> Outcome<u64> {
         self.map_pages(key, root, rows, count)
-    }
-    fn address_space_create(&mut self, key: KeyIndex, page: PageNumber) -> Outcome<()> {
-        self.create_address_space(key, page)
     }
     fn address_space_switch(&mut self, key: KeyIndex, root: PageNumber) -> Outcome<()> {
         self.switch_address_space(key, root)
@@ -335,9 +329,6 @@ impl Calls for Kernel {
         crate::interrupt::wake(cpu as usize);
         Ok(())
     }
-    fn region_create(&mut self, key: KeyIndex, page: PageNumber) -> Outcome<()> {
-        self.create_regions(key, page)
-    }
     fn region_name(
         &mut self,
         key: KeyIndex,
@@ -402,8 +393,8 @@ impl Calls for Kernel {
     fn device_submit(&mut self, key: KeyIndex, device: u64, queue: u64, rows: UserAddress, count: u64) -> Outcome<u64> {
         self.submit_requests(key, device, queue, rows, count)
     }
-    fn page_become(&mut self, key: KeyIndex, page: PageNumber, kind: u64, specification: UserAddress) -> Outcome<()> {
-        self.become_object(key, page, kind, specification)
+    fn page_become(&mut self, key: KeyIndex, page: PageNumber, kind: u64, argument: u64) -> Outcome<()> {
+        self.become_object(key, page, kind, argument)
     }
     fn network_open(&mut self, key: KeyIndex, interface: u64, open: u64) -> Outcome<()> {
         self.open_interface(key, interface, open)

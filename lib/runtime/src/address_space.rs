@@ -3,7 +3,7 @@
 //! The own address space holds the memory that the program's own objects live in, so that to change it anywhere is
 //! unsafe; [`AddressSpace::apply`] is the safe way, which refuses to touch what the runtime and the image use.
 
-use crate::page::Allocator;
+use crate::page::{self, Allocator};
 use crate::{area, syscall};
 use abi::limits::{MAP_ROWS, PAGE_SIZE};
 use abi::memory_map::LIBRARY_END;
@@ -48,10 +48,10 @@ impl AddressSpace {
     /// A new, empty one: its root and its tables are pages of `pages`.
     ///
     /// # Errors
-    /// The kernel's refusals of `page_allocate` and `address_space_create`.
+    /// The kernel's refusals of `page_allocate` and `page_become`.
     pub fn create(pages: Allocator) -> Result<Self, Failure> {
         let root = pages.allocate()?;
-        match syscall::address_space_create(pages.key, root) {
+        match page::become_root(pages.key, root) {
             Ok(()) => Ok(Self { root, key: pages.key, tables: pages }),
             Err(failure) => {
                 let _ = pages.free(root);

@@ -11,7 +11,7 @@ use crate::address_space::{Access, AddressSpace};
 use crate::area::{self, LIBRARY, LibraryWords};
 use crate::image::Image;
 use crate::layout::{AREA, UPCALL_GUARD, area_at, area_index, stack_end};
-use crate::page::Allocator;
+use crate::page::{self, Allocator};
 use crate::window::Window;
 use crate::{archive, exposed, heap, key, syscall, time_slice};
 use abi::area::PrivateWords;
@@ -350,7 +350,7 @@ fn new_address_space(key: KeyIndex) -> Result<(Allocator, AddressSpace), Failure
     let own = Allocator::own();
     let list = own.allocate()?;
     let pages = Allocator { key: KeyIndex::FIRST, list };
-    let made = syscall::access_list_create(KeyIndex::FIRST, list, key).and_then(|()| AddressSpace::create(pages));
+    let made = page::become_list(KeyIndex::FIRST, list, key).and_then(|()| AddressSpace::create(pages));
     match made {
         Ok(space) => Ok((pages, space)),
         Err(failure) => own.free(list).and(Err(failure)),

@@ -35,6 +35,38 @@ fn let_give_back() {
     crate::time_slice::yield_now();
 }
 
+/// Makes an unmapped page an access list whose first entry is the name of `source`, with all rights.
+///
+/// # Errors
+/// The kernel's refusals of `page_become`.
+pub fn become_list(key: KeyIndex, page: PageNumber, source: KeyIndex) -> Result<(), Failure> {
+    become_object(key, page, PageKind::AccessList, source.0)
+}
+
+/// Makes an unmapped page the root of a new, empty address space.
+///
+/// # Errors
+/// The kernel's refusals of `page_become`.
+pub fn become_root(key: KeyIndex, page: PageNumber) -> Result<(), Failure> {
+    become_object(key, page, PageKind::PageTable, ROOT_LEVEL)
+}
+
+/// Makes an unmapped page one of software regions, empty and nameless.
+///
+/// # Errors
+/// The kernel's refusals of `page_become`.
+pub fn become_regions(key: KeyIndex, page: PageNumber) -> Result<(), Failure> {
+    become_object(key, page, PageKind::Region, 0)
+}
+
+/// Level of a root.
+const ROOT_LEVEL: u64 = 4;
+
+fn become_object(key: KeyIndex, page: PageNumber, kind: PageKind, argument: u64) -> Result<(), Failure> {
+    // SAFETY: for these kinds the kernel reads no memory, and the page is mapped nowhere.
+    unsafe { syscall::page_become(key, page, kind as u64, argument) }
+}
+
 impl Allocator {
     /// Pages under the access list of the running environment.
     pub fn own() -> Self {

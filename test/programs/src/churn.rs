@@ -25,7 +25,7 @@ use core::sync::atomic::Ordering::SeqCst;
 use runtime::address_space::Access;
 use runtime::area::{self, Area};
 use runtime::environment::Child;
-use runtime::page::Allocator;
+use runtime::page::{self, Allocator};
 use runtime::predicate::{Operator, wait_any, word};
 use runtime::upcall::{Context, set_handler};
 use runtime::{clock, critical_section, exposed, key, syscall, time_slice};
@@ -146,7 +146,7 @@ fn allocate_or_free(place: &AtomicU64) {
 fn use_regions() {
     let Ok(page) = Allocator::own().allocate() else { return };
     let value = 7u64;
-    if syscall::region_create(KeyIndex::FIRST, page).is_ok()
+    if page::become_regions(KeyIndex::FIRST, page).is_ok()
         && syscall::region_name(KeyIndex::FIRST, page, 1, KeyIndex::FIRST, u64::from(Rights::ALL.0)).is_ok()
     {
         // SAFETY: the kernel reads eight bytes of a word of this function.
@@ -314,7 +314,7 @@ fn account() -> Vec<u64> {
 pub fn run(world: &World, amount: Amount) -> Outcome {
     let pool_key = granted!(key::derive(KeyIndex::FIRST, Rights::ALL, 0));
     let (board, pool_list) = (granted!(Allocator::own().allocate()), granted!(Allocator::own().allocate()));
-    granted!(syscall::access_list_create(KeyIndex::FIRST, pool_list, pool_key));
+    granted!(page::become_list(KeyIndex::FIRST, pool_list, pool_key));
     let children = Vec::with_capacity(amount.together);
     let random = Random(SEED);
     let (begun, moved, taken, unclear) = (0, 0, 0, 0);

@@ -35,7 +35,7 @@ use runtime::address_space::{Access, AddressSpace};
 use runtime::environment::Builder;
 use runtime::image::Image;
 use runtime::lock::Lock;
-use runtime::page::Allocator;
+use runtime::page::{self, Allocator};
 use runtime::{EnvironmentId, KeyIndex, PageNumber, area, key, syscall};
 
 /// Pages that the keeper of disks may have before it draws more: its cache and its tables.
@@ -197,7 +197,7 @@ fn options(command: &command::Command<'_>) -> u64 {
 /// A list that the own first key owns, and that gives the session these rights.
 fn list_for(session: KeyIndex, rights: Rights) -> Result<PageNumber, runtime::Failure> {
     let list = Allocator::own().allocate()?;
-    syscall::access_list_create(KeyIndex::FIRST, list, KeyIndex::FIRST)?;
+    page::become_list(KeyIndex::FIRST, list, KeyIndex::FIRST)?;
     syscall::access_list_set(KeyIndex::FIRST, list, 1, session, u64::from(rights.0))?;
     Ok(list)
 }

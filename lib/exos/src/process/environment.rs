@@ -24,7 +24,7 @@ use runtime::address_space::{Access, AddressSpace};
 use runtime::area::{self, LIBRARY, LibraryWords};
 use runtime::environment::CHANNEL_SLOT;
 use runtime::layout::UPCALL_GUARD;
-use runtime::page::Allocator;
+use runtime::page::{self, Allocator};
 use runtime::window::Window;
 use runtime::{
     EnvironmentId, Error, Failure, KeyIndex, PageNumber, critical_section, exposed, key, layout, syscall, time_slice,
@@ -105,7 +105,7 @@ impl EnvironmentBuilder {
     fn with_key([session, power, key]: [KeyIndex; 3], public: PageNumber, channel: Option<KeyIndex>) -> Result<Self> {
         let own = Allocator::own();
         let list = own.allocate()?;
-        syscall::access_list_create(KeyIndex::FIRST, list, session).inspect_err(|_| {
+        page::become_list(KeyIndex::FIRST, list, session).inspect_err(|_| {
             let _ = own.free(list);
         })?;
         let pages = Allocator { key: power, list };

@@ -20,7 +20,7 @@ use abi::limits::ACCESS_LIST_ENTRIES;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
-use runtime::page::Allocator;
+use runtime::page::{self, Allocator};
 use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed, syscall};
 
 /// Principals in ascending order, user 0 first, and what each may do. Beside them the server may do everything.
@@ -111,7 +111,7 @@ impl PageAcls {
 
 /// Makes a page the list of an audience.
 fn name_all(list: PageNumber, audience: &PageAcl) -> Result<()> {
-    syscall::access_list_create(KeyIndex::FIRST, list, OWN_KEY)?;
+    page::become_list(KeyIndex::FIRST, list, OWN_KEY)?;
     (FIRST_SHARER_ENTRY..).zip(audience).try_for_each(|(entry, (principal, access))| {
         let rights = u64::from(access.rights().0);
         with_key_of(SESSION_SLOT, *principal, |key| Ok(syscall::access_list_set(OWN_KEY, list, entry, key, rights)?))

@@ -20,7 +20,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use runtime::area::Area;
-use runtime::page::Allocator;
+use runtime::page::{self, Allocator};
 use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed, key, syscall};
 
 /// Component behind the session's name, above those of the users.
@@ -79,7 +79,7 @@ impl Lists {
     pub fn make([session, user, server]: [KeyIndex; 3]) -> Result<Self> {
         let list = |entries: &[(KeyIndex, Rights)]| {
             let list = Allocator::own().allocate()?;
-            syscall::access_list_create(KeyIndex::FIRST, list, session)?;
+            page::become_list(KeyIndex::FIRST, list, session)?;
             for (entry, (key, rights)) in (1..).zip(entries) {
                 syscall::access_list_set(session, list, entry, *key, u64::from(rights.0))?;
             }

@@ -7,13 +7,14 @@ extern crate alloc;
 
 use abi::host_channel::{HEADER, Header, Kind, PAYLOAD};
 use abi::limits::{BATCH_ROWS, ENTROPY_BYTES, LOG_READ_BYTES, REGION_BYTES};
+use abi::page::PageKind;
 use abi::syscall::{BatchRow, TABLE, number};
 use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use runtime::address_space::{self, AddressSpace};
-use runtime::page::Allocator;
+use runtime::page::{self, Allocator};
 use runtime::{KeyIndex, PageNumber, UserAddress, area, channel, clock, syscall};
 use test_programs::random::Random;
 use test_programs::{Outcome, World, check, granted, guest};
@@ -116,7 +117,7 @@ fn copies(region: PageNumber) -> [(&'static str, BatchRow); 15] {
         ("device_bind", row(number::device_bind, &[KEY, u64::MAX, 0, 0, 0])),
         ("device_submit", row(number::device_submit, &[KEY, u64::MAX, 0, buffer(), 1])),
         // The machine has no network. The guest `packets-counted` holds what these take in a machine with one.
-        ("page_become", row(number::page_become, &[KEY, 0, abi::page::PageKind::PacketRing as u64, buffer()])),
+        ("page_become", row(number::page_become, &[KEY, 0, PageKind::PacketRing as u64, buffer()])),
         ("network_open", row(number::network_open, &[KEY, 0, 1])),
         ("filter_insert", row(number::filter_insert, &[KEY, buffer()])),
         ("filter_remove", row(number::filter_remove, &[KEY, 1])),
@@ -130,7 +131,7 @@ fn copies(region: PageNumber) -> [(&'static str, BatchRow); 15] {
 
 fn a_region() -> Result<PageNumber, alloc::string::String> {
     let page = granted!(Allocator::own().allocate());
-    granted!(syscall::region_create(KeyIndex::FIRST, page));
+    granted!(page::become_regions(KeyIndex::FIRST, page));
     granted!(syscall::region_name(KeyIndex::FIRST, page, 0, KeyIndex::FIRST, 7));
     Ok(page)
 }
@@ -146,15 +147,11 @@ fn fault_153_copies_64_to_a_batch(_: &World) -> Outcome {
 
 fn fault_153_objects_64_to_a_batch(_: &World) -> Outcome {
     let own = Allocator::own();
-    for (name, call, extra) in [
-        ("access_list_create", number::access_list_create, Some(KEY)),
-        ("address_space_create", number::address_space_create, None),
-        ("region_create", number::region_create, None),
-    ] {
+    for (kind, argument) in [(PageKind::AccessList, KEY), (PageKind::PageTable, 4), (PageKind::Region, 0)] {
         let mut pages = vec![PageNumber::NONE; ROWS];
         granted!(own.allocate_many(&mut pages));
-        let arguments = |page: &PageNumber| [KEY, page.0].into_iter().chain(extra).collect::<Vec<u64>>();
-        run(name, &pages.iter().map(|page| row(call, &arguments(page))).collect::<Vec<_>>())?;
+        let become_one = |page: &PageNumber| row(number::page_become, &[KEY, page.0, kind as u64, argument]);
+        run("page_become", &pages.iter().map(become_one).collect::<Vec<_>>())?;
         run("page_free", &pages.iter().map(|page| row(number::page_free, &[KEY, page.0])).collect::<Vec<_>>())?;
     }
     same("page_allocate", number::page_allocate, &[KEY, own.list.0, PageNumber::NONE.0])?;

@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering::SeqCst;
 use runtime::address_space::{self, Access, MapRow};
 use runtime::area::Area;
 use runtime::environment::Builder;
-use runtime::page::{Allocator, PageKind};
+use runtime::page::{self, Allocator, PageKind};
 use runtime::{EnvironmentId, Error, KeyIndex, PageNumber, area, exposed, key, syscall};
 use test_programs::child::{eventually, launch, prepare, status};
 use test_programs::random::Random;
@@ -43,7 +43,7 @@ fn names_dominate_by_prefix() -> Outcome {
     let parent = granted!(key::derive(KeyIndex::FIRST, Rights::ALL, 0));
     let (left, right) = (granted!(key::derive(parent, Rights::ALL, 7)), granted!(key::derive(parent, Rights::ALL, 8)));
     let list = granted!(Allocator::own().allocate());
-    granted!(syscall::access_list_create(KeyIndex::FIRST, list, left));
+    granted!(page::become_list(KeyIndex::FIRST, list, left));
     for (key, allowed) in
         [(left, true), (parent, true), (KeyIndex::FIRST, true), (right, false), (KeyIndex::WELL_KNOWN, false)]
     {
@@ -180,7 +180,7 @@ fn fault_01_forged_key() -> Outcome {
 fn fault_02_key_after_it_was_dropped() -> Outcome {
     let key = granted!(key::derive(KeyIndex::FIRST, Rights::ALL, 0));
     let list = granted!(Allocator::own().allocate());
-    granted!(syscall::access_list_create(KeyIndex::FIRST, list, key));
+    granted!(page::become_list(KeyIndex::FIRST, list, key));
     granted!(syscall::key_drop(area::number(), key, KeyIndex::FIRST));
     refused!(Allocator { key, list }.allocate(), NoSuchKey);
     refused!(syscall::key_drop(area::number(), key, KeyIndex::FIRST), NoSuchKey);
@@ -194,7 +194,7 @@ fn fault_02_key_after_it_was_dropped() -> Outcome {
 fn fault_02_name_after_it_was_removed() -> Outcome {
     let key = granted!(key::derive(KeyIndex::FIRST, Rights::ALL, 0));
     let list = granted!(Allocator::own().allocate());
-    granted!(syscall::access_list_create(KeyIndex::FIRST, list, KeyIndex::FIRST));
+    granted!(page::become_list(KeyIndex::FIRST, list, KeyIndex::FIRST));
     granted!(syscall::access_list_set(KeyIndex::FIRST, list, 1, key, ALL));
     let page = granted!(Allocator { key, list }.allocate());
     granted!(syscall::access_list_set(KeyIndex::FIRST, list, 1, key, 0));
@@ -216,7 +216,7 @@ fn fault_02_rights_that_were_used_before() -> Outcome {
     granted!(Allocator::own().allocate_many(&mut lists));
     let name = |list, rights| syscall::access_list_set(KeyIndex::FIRST, list, 1, key, rights);
     for list in lists {
-        granted!(syscall::access_list_create(KeyIndex::FIRST, list, KeyIndex::FIRST));
+        granted!(page::become_list(KeyIndex::FIRST, list, KeyIndex::FIRST));
         granted!(name(list, ALL));
     }
     let may_use = |list: &PageNumber| {
@@ -249,7 +249,7 @@ fn fault_03_derive_more_than_one_has() -> Outcome {
     let slot = granted!(key::reserve_slot());
     granted!(syscall::key_derive(read, slot, ALL, 6));
     let list = granted!(Allocator::own().allocate());
-    granted!(syscall::access_list_create(KeyIndex::FIRST, list, slot));
+    granted!(page::become_list(KeyIndex::FIRST, list, slot));
     refused!(Allocator { key: slot, list }.allocate(), NotPermitted);
     refused!(Allocator { key: read, list }.allocate(), NotPermitted);
     let copy = granted!(key::reserve_slot());
@@ -312,7 +312,7 @@ fn a_key_arrives_only_where_it_is_expected(world: &World) -> Outcome {
 
 fn an_access_list_holds_its_entries() -> Outcome {
     let list = granted!(Allocator::own().allocate());
-    granted!(syscall::access_list_create(KeyIndex::FIRST, list, KeyIndex::FIRST));
+    granted!(page::become_list(KeyIndex::FIRST, list, KeyIndex::FIRST));
     let edits = || exposed::page(list).map(|info| info.edits());
     let (generation, fresh) = edits().ok_or("no record")?;
     check!(fresh == 0, "a fresh list was edited {fresh} times");

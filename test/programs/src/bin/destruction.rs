@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use runtime::address_space::{self, Access, AddressSpace};
 use runtime::area::Area;
 use runtime::environment::{Builder, Child};
-use runtime::page::Allocator;
+use runtime::page::{self, Allocator};
 use runtime::predicate::{Operator, Predicate, word};
 use runtime::{
     EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress, area, context, exposed, key, syscall, time_slice,
@@ -169,10 +169,10 @@ impl Script {
             0 => self.page().map(drop),
             1 => map(PLACE, first.address() | Access::WRITE.0),
             2 => own.free(first),
-            3 => self.page().and_then(|list| syscall::access_list_create(KEY, list, KEY)),
+            3 => self.page().and_then(|list| page::become_list(KEY, list, KEY)),
             4 => Allocator { key: KEY, list: self.pages[1] }.allocate().map(drop),
             5 => syscall::page_free(KEY, self.pages[1]),
-            6 => self.page().and_then(|region| syscall::region_create(KEY, region)),
+            6 => self.page().and_then(|region| page::become_regions(KEY, region)),
             7 => key::derive(KEY, Rights::ALL, 0).map(drop),
             8 => AddressSpace::create(own).map(drop),
             9 => address_space::own().link_tables(FAR, false),

@@ -18,7 +18,7 @@ use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use runtime::address_space::Access;
 use runtime::area::{self, Area};
 use runtime::environment::Child;
-use runtime::page::{Allocator, PageKind};
+use runtime::page::{self, Allocator, PageKind};
 use runtime::predicate::{self, Operator};
 use runtime::window::Window;
 use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress, clock, exposed, key, syscall};
@@ -308,7 +308,7 @@ fn fault_76_a_page_freed_in_flight_is_an_orphan_until_the_end(world: &World) -> 
     }
     check!(info.device_pins() == 1 && info.is_orphan(), "the last page has {} device pins", info.device_pins());
     refused!(syscall::page_allocate(KEY, area::access_list(), last), NotFree);
-    refused!(syscall::region_create(KEY, last), WrongKind);
+    refused!(page::become_regions(KEY, last), WrongKind);
     refused!(submit(KEY, device, &[row(READ, 0, last, (statuses.pages[0], 7))]), WrongKind);
     for index in 0..6 {
         check!(ended(&statuses, index) == status::DONE, "request {index} did not end well");
@@ -383,7 +383,7 @@ fn fault_76_force_ends_no_device_pin(_: &World) -> Outcome {
     // SAFETY: only watching ends; the entries that map the page are looked for from the last address on.
     let _ = unsafe { syscall::page_unbind(KEY, last, root, UserAddress(abi::memory_map::USER_END & !0x1f_ffff)) };
     check!(info.device_pins() == 1, "{} pins of devices after force", info.device_pins());
-    refused!(syscall::region_create(KEY, last), InUse);
+    refused!(page::become_regions(KEY, last), InUse);
     for index in 0..6 {
         check!(ended(&statuses, index) == status::DONE, "request {index} did not end well");
     }

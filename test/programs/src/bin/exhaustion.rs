@@ -13,7 +13,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
 use runtime::address_space::{self, Access};
-use runtime::page::{Allocator, PageKind};
+use runtime::page::{self, Allocator, PageKind};
 use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress, area, exposed, syscall};
 use test_programs::{Outcome, World, check, granted, guest};
 
@@ -71,11 +71,11 @@ impl Things<'_> {
         map(page.address() | Access::WRITE.0)?;
         self.take(|| Allocator::own().copy(KEY, page))?;
         let list = self.fresh()?;
-        syscall::access_list_create(KEY, list, KEY)?;
+        page::become_list(KEY, list, KEY)?;
         let region = self.fresh()?;
-        syscall::region_create(KEY, region)?;
+        page::become_regions(KEY, region)?;
         let root = self.fresh()?;
-        syscall::address_space_create(KEY, root)?;
+        page::become_root(KEY, root)?;
         self.make_environment(root)
     }
 

@@ -16,7 +16,7 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use runtime::address_space::{self, Access, AddressSpace};
 use runtime::area::Area;
 use runtime::environment::Child;
-use runtime::page::Allocator;
+use runtime::page::{self, Allocator};
 use runtime::upcall::{Context, set_handler};
 use runtime::window::Window;
 use runtime::{EnvironmentId, Error, KeyIndex, PageNumber, UserAddress, area, clock, exposed, syscall, time_slice};
@@ -359,7 +359,7 @@ fn start_observer(world: &World) -> Result<(Child, &'static Shadow), String> {
 
 fn start_actor(shadow: &'static Shadow, observer: &Child, public: &Window) -> Result<Actor, String> {
     let second = granted!(Allocator::own().allocate());
-    granted!(syscall::access_list_create(KeyIndex::FIRST, second, KeyIndex::FIRST));
+    granted!(page::become_list(KeyIndex::FIRST, second, KeyIndex::FIRST));
     let page = granted!(Allocator::own().allocate());
     // So that the page table is there.
     for entry in [page.address() | Access::WRITE.0, 0] {

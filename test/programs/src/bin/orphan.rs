@@ -14,7 +14,7 @@ use core::sync::atomic::Ordering::SeqCst;
 use runtime::address_space::{self, Access, AddressSpace};
 use runtime::area::Area;
 use runtime::environment::Child;
-use runtime::page::{Allocator, PageKind};
+use runtime::page::{self, Allocator, PageKind};
 use runtime::predicate::{Fired, Operator, Predicate, word};
 use runtime::window::Window;
 use runtime::{Error, Failure, KeyIndex, PageNumber, UserAddress, area, clock, exposed, syscall, time_slice};
@@ -288,7 +288,7 @@ struct Bait {
 impl Bait {
     fn lay(window: &Window) -> Result<Self, String> {
         let list = granted!(Allocator::own().allocate());
-        granted!(syscall::access_list_create(KeyIndex::FIRST, list, KeyIndex::FIRST));
+        granted!(page::become_list(KeyIndex::FIRST, list, KeyIndex::FIRST));
         let pages = Allocator { key: KeyIndex::FIRST, list };
         let large = free_large_page().ok_or("no 2 MiB are free")?;
         for page in large.0..large.0 + 512 {

@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use runtime::address_space::{self, Access};
 use runtime::area::Area;
 use runtime::environment::{Builder, PRIVATE_COUNT};
-use runtime::page::{Allocator, PageKind};
+use runtime::page::{self, Allocator, PageKind};
 use runtime::window::Window;
 use runtime::{Error, Failure, KeyIndex, PageNumber, area, channel, clock, exposed, key, syscall, time_slice};
 use test_programs::attempt::watch;
@@ -145,7 +145,7 @@ fn the_order_of_last_use_is_exposed() -> Outcome {
 fn a_claimed_page_changes_hands() -> Outcome {
     let own = granted!(key::derive(KeyIndex::FIRST, Rights::ALL, 0));
     let list = fresh()?;
-    granted!(syscall::access_list_create(KeyIndex::FIRST, list, own));
+    granted!(page::become_list(KeyIndex::FIRST, list, own));
     let page = fresh()?;
     granted!(syscall::page_claim(KeyIndex::FIRST, page, own, list));
     check!(exposed::page(page).map(|info| info.access()) == Some(list), "the page is not under the new list");
@@ -483,8 +483,8 @@ fn fault_09_page_of_another_while_its_old_address_is_written(world: &World) -> O
 
 fn fault_10_typed_page_mapped_writable() -> Outcome {
     let (first, second) = (PLACE, PLACE + 0x1000);
-    let create_list = |key, page| syscall::access_list_create(key, page, key);
-    for create in [create_list, syscall::region_create, syscall::address_space_create] {
+    let create_list = |key, page| page::become_list(key, page, key);
+    for create in [create_list, page::become_regions, page::become_root] {
         let page = fresh()?;
         granted!(map(first, page.address() | Access::WRITE.0));
         refused!(create(KeyIndex::FIRST, page), InUse);

@@ -14,7 +14,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::address_space::{self, Access, AddressSpace};
 use runtime::area::Area;
-use runtime::page::{Allocator, PageKind};
+use runtime::page::{self, Allocator, PageKind};
 use runtime::window::Window;
 use runtime::{Error, Failure, KeyIndex, PageNumber, UserAddress, area, context, exposed, key, syscall};
 use test_programs::attempt::watch;
@@ -77,7 +77,7 @@ fn a_claimed_table_is_linked_by_the_keys_of_its_new_list() -> Outcome {
     let [old, new] = [granted!(key::derive(KEY, Rights::ALL, 0)), granted!(key::derive(KEY, Rights::ALL, 0))];
     let lists = [fresh()?, fresh()?];
     for (list, key) in lists.into_iter().zip([old, new]) {
-        granted!(syscall::access_list_create(KEY, list, key));
+        granted!(page::become_list(KEY, list, key));
     }
     let table = granted!(Allocator { key: KEY, list: lists[0] }.allocate());
     granted!(link(PLACE, 3, table));
@@ -457,7 +457,7 @@ fn another_address_space_of_ones_own() -> Outcome {
 /// Who was allowed to edit a root is not remembered beyond the root.
 fn fault_08_root_given_up_while_mapped() -> Outcome {
     let root = fresh()?;
-    granted!(syscall::address_space_create(KEY, root));
+    granted!(page::become_root(KEY, root));
     let window = granted!(Window::open(&[root], KEY, Access::READ));
     let row = MapRow { address: PLACE, entry: 0 };
     // SAFETY: nobody runs in this address space, and the row is refused.

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
 use runtime::address_space::{self, Access, AddressSpace};
 use runtime::area::Area;
-use runtime::page::Allocator;
+use runtime::page::{self, Allocator};
 use runtime::{Failure, KeyIndex, PageNumber, UserAddress, area, exposed, key, syscall, time_slice};
 use test_programs::attempt::watch;
 use test_programs::child::{eventually, launch, prepare, status};
@@ -261,7 +261,7 @@ fn a_key_that_was_dropped_opens_nothing() -> Outcome {
 fn a_right_that_was_taken_away_opens_nothing() -> Outcome {
     let own = Allocator::own();
     let list = fresh()?;
-    granted!(syscall::access_list_create(KEY, list, KEY));
+    granted!(page::become_list(KEY, list, KEY));
     let space = granted!(AddressSpace::create(Allocator { key: KEY, list }));
     let page = fresh()?;
     granted!(space.apply(&[row(PLACE, page, Access::WRITE)]));
@@ -279,7 +279,7 @@ fn a_right_that_was_taken_away_opens_nothing() -> Outcome {
 fn a_page_of_another_list_does_not_become_writable() -> Outcome {
     let lists = [fresh()?, fresh()?];
     for list in lists {
-        granted!(syscall::access_list_create(KEY, list, KEY));
+        granted!(page::become_list(KEY, list, KEY));
     }
     let page = granted!(Allocator { key: KEY, list: lists[0] }.allocate());
     granted!(address_space::own().apply(&[row(PLACE, page, Access::WRITE)]));

@@ -7,7 +7,7 @@ extern crate alloc;
 use abi::capability::Rights;
 use abi::limits::{REGION_BYTES, REGIONS_PER_PAGE};
 use runtime::address_space::{self, Access, MapRow};
-use runtime::page::{Allocator, PageKind};
+use runtime::page::{self, Allocator, PageKind};
 use runtime::{Failure, KeyIndex, PageNumber, UserAddress, exposed, key, syscall};
 use test_programs::random::Random;
 use test_programs::{Outcome, check, granted, guest, refused};
@@ -41,7 +41,7 @@ fn write(key: KeyIndex, page: PageNumber, at: u64, bytes: &[u8]) -> Result<(), F
 /// A page whose regions are all named after the own key.
 fn region_page() -> Result<PageNumber, alloc::string::String> {
     let page = granted!(Allocator::own().allocate());
-    granted!(syscall::region_create(KEY, page));
+    granted!(page::become_regions(KEY, page));
     check!(exposed::page(page).map(|info| info.kind()) == Some(PageKind::Region), "the page is no region page");
     for region in 0..REGIONS_PER_PAGE as u64 {
         granted!(syscall::region_name(KEY, page, region, KEY, ALL));
@@ -61,7 +61,7 @@ fn regions_hold_what_was_written() -> Outcome {
     }
     granted!(syscall::page_free(KEY, page));
     let again = granted!(Allocator::own().allocate_this(page));
-    granted!(syscall::region_create(KEY, again));
+    granted!(page::become_regions(KEY, again));
     granted!(syscall::region_name(KEY, again, 3, KEY, ALL));
     let mut bytes = [9; REGION_BYTES];
     granted!(read(KEY, again, place(3, 0), &mut bytes));
@@ -72,7 +72,7 @@ fn regions_hold_what_was_written() -> Outcome {
 
 fn each_region_has_its_own_name() -> Outcome {
     let page = granted!(Allocator::own().allocate());
-    granted!(syscall::region_create(KEY, page));
+    granted!(page::become_regions(KEY, page));
     let mut bytes = [0; 8];
     check!(read(KEY, page, place(0, 0), &mut bytes).is_err(), "a region without a name was read");
     let (one, two) = (granted!(key::derive(KEY, Rights::ALL, 0)), granted!(key::derive(KEY, Rights::ALL, 0)));

@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering::SeqCst;
 use runtime::address_space::{Access, AddressSpace};
 use runtime::area::Area;
 use runtime::environment::Child;
-use runtime::page::{Allocator, PageKind};
+use runtime::page::{self, Allocator, PageKind};
 use runtime::upcall::{Context, set_handler};
 use runtime::window::Window;
 use runtime::{Error, KeyIndex, PageNumber, area, clock, exposed, syscall, time_slice};
@@ -360,7 +360,7 @@ extern "C" fn hide(_: u64) {
     let hidden = (0..HIDDEN).filter(|_| own.allocate().is_ok()).count();
     for _ in 0..SCREEN {
         let Ok(page) = own.allocate() else { break };
-        let _ = syscall::access_list_create(own.key, page, KeyIndex::FIRST);
+        let _ = page::become_list(own.key, page, KeyIndex::FIRST);
     }
     Area::current().status(HELD).store(hidden as u64, SeqCst);
     loop {
@@ -474,9 +474,9 @@ extern "C" fn make_objects(_: u64) {
     for index in 0..HOARD {
         let Ok(page) = own.allocate() else { break };
         let made = match index % 3 {
-            0 => syscall::region_create(own.key, page),
-            1 => syscall::access_list_create(own.key, page, KeyIndex::FIRST),
-            _ => syscall::address_space_create(own.key, page),
+            0 => page::become_regions(own.key, page),
+            1 => page::become_list(own.key, page, KeyIndex::FIRST),
+            _ => page::become_root(own.key, page),
         };
         Area::current().status(GIVEN).fetch_add(u64::from(made.is_ok()), SeqCst);
         Area::current().status(HELD).store(index + 1, SeqCst);

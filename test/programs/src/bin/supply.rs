@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use runtime::address_space::{self, Access, AddressSpace};
 use runtime::area::Area;
 use runtime::environment::Builder;
-use runtime::page::{Allocator, PageKind};
+use runtime::page::{self, Allocator, PageKind};
 use runtime::upcall::{Context, set_handler};
 use runtime::{Failure, KeyIndex, PageNumber, UserAddress, area, clock, exposed, key, syscall, time_slice};
 use test_programs::attempt::watch;
@@ -359,7 +359,7 @@ fn fault_05_sources_that_are_not_ordinary() -> Outcome {
     make_tables()?;
     let own = Allocator::own();
     let (page, region) = (granted!(own.allocate()), granted!(own.allocate()));
-    granted!(syscall::region_create(KEY, region));
+    granted!(page::become_regions(KEY, region));
     let table = granted!(level_one_of(PLACE));
     all_refused!(
         "with sources of another kind",

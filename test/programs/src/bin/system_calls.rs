@@ -19,7 +19,7 @@ use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use runtime::address_space::{self, Access, AddressSpace};
 use runtime::area::Area;
 use runtime::environment::Builder;
-use runtime::page::{Allocator, PageKind};
+use runtime::page::{self, Allocator, PageKind};
 use runtime::predicate::{Fired, Operator, Predicate, clock as until, word};
 use runtime::{
     EnvironmentId, Failure, KeyIndex, Kind, PageNumber, UserAddress, area, channel, clock, exposed, syscall, time_slice,
@@ -212,7 +212,7 @@ fn is_kernels(word: u64) -> bool {
 
 fn region_page() -> Result<PageNumber, alloc::string::String> {
     let page = granted!(Allocator::own().allocate());
-    granted!(syscall::region_create(KeyIndex::FIRST, page));
+    granted!(page::become_regions(KeyIndex::FIRST, page));
     granted!(syscall::region_name(KeyIndex::FIRST, page, 0, KeyIndex::FIRST, 7));
     Ok(page)
 }

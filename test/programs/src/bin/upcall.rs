@@ -14,7 +14,7 @@ use runtime::address_space::Access;
 use runtime::area::Area;
 use runtime::critical_section;
 use runtime::environment::{DeathReason, PRIVATE_COUNT};
-use runtime::page::Allocator;
+use runtime::page::{self, Allocator};
 use runtime::upcall::{Context, set_handler};
 use runtime::window::Window;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, area, context, exposed, syscall, time_slice};
@@ -493,7 +493,7 @@ fn fault_24_copies_with_every_flag_set() -> Outcome {
     let words = |window: &Window| window.words().iter().map(|word| word.load(SeqCst)).collect::<Vec<_>>();
     check!(words(&window) == words(&other), "the copy is another");
     let region = granted!(own.allocate());
-    granted!(syscall::region_create(own.key, region));
+    granted!(page::become_regions(own.key, region));
     granted!(syscall::region_name(own.key, region, 0, own.key, 7));
     let (from, to) = (*b"..abcdefghijklmnopqrstuvwxyz..", [0u8; 30]);
     let arguments = |at: *const u8, offset: u64| [key, region.0, offset, at as u64 + 1, 28, 0];

@@ -15,7 +15,7 @@ use abi::page::PageKind;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
-use runtime::page::Allocator;
+use runtime::page::{self, Allocator};
 use runtime::{Error, KeyIndex, PageNumber, UserAddress, area, exposed, key, syscall, time_slice};
 use test_programs::random::Random;
 use test_programs::{Outcome, World, check, child, granted, refused};
@@ -33,7 +33,7 @@ fn filters() -> usize {
 fn open_filter(wanted: &FilterSpecification, rights: Rights) -> Result<(u64, PageNumber, KeyIndex), String> {
     let opener = granted!(key::derive(KEY, Rights::ALL, 0));
     let list = granted!(Allocator::own().allocate());
-    granted!(syscall::access_list_create(KEY, list, KEY));
+    granted!(page::become_list(KEY, list, KEY));
     granted!(syscall::access_list_set(KEY, list, 1, opener, u64::from(rights.0)));
     let filter = granted!(insert(KEY, &FilterSpecification { list: list.0, ..*wanted }));
     Ok((filter, list, opener))
@@ -354,7 +354,7 @@ pub(crate) fn rings_that_make_no_sense(_: &World) -> Outcome {
     refused!(with(2, area::access_list()), WrongKind);
     refused!(become_ring(KeyIndex::WELL_KNOWN, object, (8, 8), &numbers), NotPermitted);
     refused!(become_ring(KeyIndex(43), object, (8, 8), &numbers), NoSuchKey);
-    let at = UserAddress(0x10);
+    let at = 0x10;
     for kind in [PageKind::Ordinary as u64, PageKind::KeyRing as u64, 12, 99, u64::MAX] {
         // SAFETY: the kernel refuses the kind.
         refused!(unsafe { syscall::page_become(KEY, object, kind, at) }, BadArgument);
@@ -479,7 +479,7 @@ extern "C" fn insert_and_wait(steps: u64) {
         let ring = Ring::new(8, 8)?;
         let opened = Atom { low: 9, ..base()[1] };
         let list = granted!(Allocator::own().allocate());
-        granted!(syscall::access_list_create(KEY, list, KeyIndex::WELL_KNOWN));
+        granted!(page::become_list(KEY, list, KeyIndex::WELL_KNOWN));
         let wanted = FilterSpecification {
             list: list.0,
             list_key: KeyIndex::WELL_KNOWN.0,

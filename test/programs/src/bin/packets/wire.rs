@@ -46,7 +46,7 @@ impl Frame {
 pub(crate) fn become_ring(key: KeyIndex, object: PageNumber, slots: (u64, u64), pages: &[u64]) -> Result<(), Failure> {
     let (receive_slots, send_slots) = slots;
     let wanted = RingSpecification { receive_slots, send_slots, pages: pages.as_ptr() as u64 };
-    let at = UserAddress((&raw const wanted) as u64);
+    let at = (&raw const wanted) as u64;
     // SAFETY: the kernel reads the specification and the numbers; what it writes are pages of windows, of atomic words.
     unsafe { syscall::page_become(key, object, PageKind::PacketRing as u64, at) }
 }
