@@ -46,6 +46,13 @@ pub fn is_closed<D: Device>(device: &mut D) -> Result<bool> {
     Ok(superblock(device)?.state == State::Clean)
 }
 
+/// Fails unless a device holds a file system that this library can mount, as far as superblock and templates say.
+pub fn inspect<D: Device>(device: &mut D) -> Result<()> {
+    let found = superblock(device)?;
+    let known = template::is_known(&found.volume, |block, bytes| device.read(block, bytes).map_err(|_| Error::Io))?;
+    if known { Ok(()) } else { Err(Error::Foreign) }
+}
+
 impl Arena {
     /// Mounts the file system of a device. Gives what recovery repaired.
     pub fn mount<D: Device>(&mut self, mut device: D, how: Mount) -> Result<(FileSystem<'_, D>, Repairs)> {

@@ -1,8 +1,9 @@
 //! The keeper of disks: an environment in the server's address space that reads and writes the C-FFS of each disk.
 //!
-//! It alone waits for disks. It takes the server's lock for moments: to install pages that it has read, and to copy what
-//! changed. At the start it mounts every disk on `/disk`, `/disk2` and so on. A disk of zeros counts as an empty volume,
-//! which is made on the disk with the first write-back. Anything else on a disk is left alone.
+//! It alone waits for disks. It takes the server's lock for moments: to install pages that it has read, and to copy
+//! what changed. At the start it mounts every disk on `/disk`, `/disk2` and so on. A disk counts as an empty volume
+//! where the host has found nothing but zeros on it. The first write-back makes the volume. Anything else on a disk is
+//! left alone.
 //!
 //! Invariants:
 //! - changes of names reach C-FFS in the order in which programs made them.
@@ -76,6 +77,8 @@ pub struct Requests {
     pub environment: Option<EnvironmentId>,
     /// All disks are looked at.
     pub has_begun: bool,
+    /// What the host found on each disk: `b` zeros alone, `v` a volume, `o` other data, which it has told of.
+    pub contents: Vec<u8>,
     /// Why a disk is not mounted, for people.
     pub complaints: Vec<String>,
 }
@@ -144,7 +147,11 @@ fn place(disk: u64) -> String {
 /// Looks at a disk: nothing where there is none; no volume where it holds something else.
 fn open(state: &'static State, number: u64) -> Option<Option<Volume>> {
     disk::find(number)?;
-    Some(match mount(state, number) {
+    let content = state.lock().server.keeper.contents.get(number as usize).copied();
+    if content == Some(b'o') {
+        return Some(None);
+    }
+    Some(match mount(state, number, content == Some(b'b')) {
         Ok(volume) => Some(volume),
         Err(why) => {
             let name = letter(number);
@@ -155,14 +162,15 @@ fn open(state: &'static State, number: u64) -> Option<Option<Volume>> {
     })
 }
 
-fn mount(state: &'static State, number: u64) -> Result<Volume, String> {
+/// Mounts the volume of a disk. `is_blank`: the disk holds zeros alone, and the first write-back makes the volume.
+fn mount(state: &'static State, number: u64, is_blank: bool) -> Result<Volume, String> {
     let mut adapter = Adapter::new(number, &mut state.lock().server.mappings).map_err(|_| "there is no memory")?;
     let id = FIRST_DISK_VOLUME + number as VolumeId;
     let mut volume = Volume { disk: number, id, system: None, blank: None, numbers: BTreeMap::new() };
     if disk::is_read_only(number) {
         return Err(String::from("it cannot be written"));
     }
-    let found = if is_blank(&mut adapter).map_err(|_| "it cannot be read")? {
+    let found = if is_blank {
         volume.blank = Some(adapter);
         vec![(0, root())]
     } else {
@@ -198,20 +206,6 @@ fn explain(error: Error) -> String {
         Error::Damaged(block) => format!("its block {block} is damaged"),
         other => format!("{other:?}"),
     }
-}
-
-/// Whether a disk holds zeros where a volume, a partition table or a file system of another kind begins or ends.
-fn is_blank(adapter: &mut Adapter) -> Result<bool, cffs::device::Failed> {
-    const HEAD: u64 = 32;
-    let blocks = adapter.blocks();
-    let mut bytes = [0; BLOCK];
-    for block in (0..blocks.min(HEAD)).chain(blocks.checked_sub(1)) {
-        adapter.read(block, &mut bytes)?;
-        if bytes.iter().any(|byte| *byte != 0) {
-            return Ok(false);
-        }
-    }
-    Ok(blocks > 0)
 }
 
 fn root() -> Restored {

@@ -121,7 +121,7 @@ pub fn start(archive: &'static [u8]) -> Outcome<Session> {
     let mut windows = Mappings::default();
     let board = refused("the board", make_board(&mut windows, lists[0]))?;
     let reserve = crate::budget::reserve_of(crate::budget::pages_at_hand());
-    let (server, state, public) = make_server(archive, session, lists, board.words(), reserve)?;
+    let (server, state, public) = make_server(archive, session, lists, board.words(), reserve, disks(&parsed))?;
     let common = load_image(session, lists[0], image, &state.lock().shown())?;
     let bank = make_bank(session, public, reserve)?;
     state.lock().open_bank(bank.number, reserve);
@@ -192,6 +192,11 @@ fn options(command: &command::Command<'_>) -> u64 {
     };
     let terminal = if command.terminal { option::TERMINAL } else { 0 };
     u64::from(command.options.iter().map(|name| known(name)).fold(terminal, |all, one| all | one))
+}
+
+/// What the host says of each disk; see `keeper::Requests::contents`.
+fn disks<'a>(command: &command::Command<'a>) -> &'a [u8] {
+    command.options.iter().find_map(|option| option.strip_prefix(b"disks=")).unwrap_or_default()
 }
 
 /// A list that the own first key owns, and that gives the session these rights.
@@ -275,6 +280,7 @@ fn make_server(
     lists: [PageNumber; 3],
     board: &'static [AtomicU64],
     reserve: u64,
+    disks: &[u8],
 ) -> Outcome<(EnvironmentId, &'static Lock<Server>, PageNumber)> {
     let mut builder = refused("the server", Builder::sharing())?;
     let name = builder.key;
@@ -301,6 +307,7 @@ fn make_server(
     // A slice of its own, so that a call whose client died is finished.
     refused("the server's slice", child.run(0, runtime::time_slice::ANY_POSITION))?;
     if has_disks {
+        state.lock().server.keeper.contents = disks.to_vec();
         make_keeper(name, session, state)?;
     }
     Ok((child.number, state, zero.public))

@@ -4,14 +4,14 @@
 mod check;
 mod copy_in;
 mod copy_out;
-mod image;
+pub mod image;
 mod listing;
 mod make;
 mod name;
 mod path;
 #[cfg(test)]
 mod tests;
-mod trouble;
+pub mod trouble;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

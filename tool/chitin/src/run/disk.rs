@@ -8,9 +8,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use rustix::io::Errno;
 
+use crate::answer;
 use crate::failure::{Context, Failure, Result};
 use crate::qemu::Disk;
 use crate::size;
+
+use super::disk_content::{Content, look};
 
 /// Bytes of a sector: a disk consists of whole ones.
 const SECTOR: u64 = 512;
@@ -32,6 +35,8 @@ pub struct Locked {
     pub file: File,
     /// Whether this made it.
     pub is_new: bool,
+    /// Bytes.
+    pub bytes: u64,
 }
 
 /// `FILE` or `FILE:SIZE`.
@@ -45,12 +50,46 @@ pub fn parse(text: &str) -> std::result::Result<Wanted, String> {
     }
 }
 
-/// Opens, makes and locks every disk.
+/// Opens, makes and locks every disk, and looks at what each holds. Remarks on a disk that ExOS will not mount.
 ///
 /// # Errors
 /// One line about the first that cannot be used.
-pub fn open_all(wanted: &[Wanted]) -> Result<Vec<Locked>> {
-    wanted.iter().map(|wanted| open(wanted, "--disk ")).collect()
+pub fn open_all(wanted: &[Wanted]) -> Result<Vec<(Locked, Content)>> {
+    wanted
+        .iter()
+        .enumerate()
+        .map(|(number, wanted)| {
+            let locked = open(wanted, "--disk ")?;
+            let content = content(&locked, number)?;
+            Ok((locked, content))
+        })
+        .collect()
+}
+
+/// What ExOS is told of the disks: a letter for each.
+pub fn option(disks: &[(Locked, Content)]) -> String {
+    disks.iter().fold("disks=".to_owned(), |mut all, (_, content)| {
+        all.push(content.letter());
+        all
+    })
+}
+
+fn content(locked: &Locked, number: usize) -> Result<Content> {
+    let name = locked.disk.file.display();
+    let make = format!("`./chitin fs make --force {name}` makes an empty file system there");
+    let content = match look(&locked.file, &locked.disk.file, locked.bytes) {
+        Ok(content) => content,
+        Err(failure) => return Err(Failure::new(format!("--disk {name}: {failure}; {make}"))),
+    };
+    if let Content::Other(what) = content {
+        let letter = (b'a' + number as u8) as char;
+        let place = if number == 0 { String::new() } else { (number + 1).to_string() };
+        answer::remark(format_args!(
+            "chitin: --disk {name}: it holds {what} and no file system of Chitin: it is /dev/vd{letter}, and nothing is \
+             mounted at /disk{place}; {make}\n"
+        ));
+    }
+    Ok(content)
 }
 
 /// Opens, makes and locks a disk; `option` stands before its name in error lines.
@@ -87,7 +126,7 @@ pub fn open(wanted: &Wanted, option: &str) -> Result<Locked> {
     }
     let bytes = file.seek(SeekFrom::End(0)).context(what())?;
     check_size(bytes, wanted.size.filter(|_| !is_new)).map_err(refuse)?;
-    Ok(Locked { disk: Disk { file: path.clone(), ..Disk::default() }, file, is_new })
+    Ok(Locked { disk: Disk { file: path.clone(), ..Disk::default() }, file, is_new, bytes })
 }
 
 fn create(path: &Path) -> std::io::Result<File> {
@@ -117,7 +156,7 @@ fn check_size(bytes: u64, wanted: Option<u64>) -> std::result::Result<(), String
         return Err("the file is empty; remove it, and a disk is made".into());
     }
     if !bytes.is_multiple_of(SECTOR) {
-        return Err(format!("{bytes} bytes are no whole sectors of {SECTOR}"));
+        return Err(format!("{bytes} bytes are no whole sectors of {SECTOR}: the file was cut off, or is no disk"));
     }
     match wanted {
         Some(mebibytes) if mebibytes << 20 != bytes => {

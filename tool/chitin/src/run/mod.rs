@@ -5,6 +5,7 @@ mod command;
 mod console;
 mod debugger;
 pub mod disk;
+pub mod disk_content;
 mod memory;
 mod network;
 mod options;
@@ -66,11 +67,14 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
         debugger::prepare(workspace, &images, &root, &program)?;
     }
     let disks = disk::open_all(&options.disk)?;
+    if !disks.is_empty() {
+        command.options.push(disk::option(&disks));
+    }
     // Runs that count instructions repeat exactly: their cards have the same addresses in each.
     let seed = if options.icount { 0 } else { std::process::id() };
     let machine = Machine {
         networks: network::cards(&options.network, options.packets.as_deref(), seed)?,
-        disks: disks.iter().map(|locked| locked.disk.clone()).collect(),
+        disks: disks.iter().map(|(locked, _)| locked.disk.clone()).collect(),
         ..machine(workspace, options, memory, &images)?
     };
     let place = scratch::folder()?;

@@ -84,7 +84,7 @@ const fn image(name: &'static str, lines: &'static str, output: &'static str, ne
     Visit { name, lines, status: 0, output, told: "", needs }
 }
 
-const VISITS: [Visit; 63] = [
+const VISITS: &[Visit] = &[
     plain("an_option_that_is_none", "$chitin run --bogus", 2, "unexpected argument '--bogus'"),
     plain("a_command_that_is_none", "$chitin fly", 2, "unrecognized subcommand 'fly'"),
     plain("a_size_that_is_none", "$chitin run -m much -- /bin/true", 2, "\"much\" is no size"),
@@ -186,15 +186,45 @@ const VISITS: [Visit; 63] = [
             ls /disk/k | grep -c a; echo new > /disk/new; cat /disk/new'; done",
         "there\n0\nnew\nthere\n0\nnew\n",
     ),
-    Visit {
-        name: "a_disk_that_holds_something_else_is_left_alone",
-        lines: "$chitin run --disk d:4M -- sh -c 'tar -cf /dev/vda etc; echo x > /disk/x' 2> /dev/null; cp d e
-            $chitin run --disk d -- true; cmp d e && echo same",
-        status: 0,
-        output: "same\n",
-        told: "/dev/vda is not mounted at /disk: it holds no file system of Chitin and is not empty",
-        needs: &[],
-    },
+    well(
+        "a_disk_that_holds_something_else_is_left_alone",
+        "said() { cp d e; $chitin run --disk d -- sh -c 'ls /disk 2>&1; tar -tf /dev/vda 2> /dev/null | tail -n 1' 2> told; cmp d e
+                grep -c . told; sed 's/.*: it holds \\(.*\\) and no file .*`\\(.*\\)`.*/\\1: \\2/' told; }
+            $chitin run --disk d:4M -- sh -c 'tar -cf /dev/vda etc/group; echo x > /disk/x' 2> /dev/null; said
+            truncate -s 0 d; truncate -s 4M d; printf x | dd of=d bs=1 seek=2000000 conv=notrunc 2> log; said
+            truncate -s 0 d; truncate -s 4M d; printf '\\123\\357' | dd of=d bs=1 seek=1080 conv=notrunc 2> log; said
+            truncate -s 0 d; truncate -s 4M d; printf '\\125\\252' | dd of=d bs=1 seek=510 conv=notrunc 2> log; said
+            $chitin fs make d 2>&1 | sed 's/.*d: //'; $chitin fs make --force d; $chitin run --disk d -- ls -d /disk",
+        "ls: /disk: No such file or directory\netc/group\n1\na tar archive: ./chitin fs make --force d
+ls: /disk: No such file or directory\n1\ndata: ./chitin fs make --force d
+ls: /disk: No such file or directory\n1\na file system of the ext family: ./chitin fs make --force d
+ls: /disk: No such file or directory\n1\na partition table: ./chitin fs make --force d
+holds a partition table; --force overwrites it\n/disk\n",
+    ),
+    well(
+        "disks_that_cannot_be_used_are_refused_in_one_line",
+        "try() { cp -p $1 was; $chitin run --disk $1 -- true > out 2> told; echo $? $(grep -c . told) $(sed 's/^chitin: --disk [a-z]*: //; s/;.*//' told)
+                cmp $1 was; }
+            $chitin fs make good:4M; cp good cut; truncate -s 2M cut; try cut; truncate -s 2000001 cut; try cut
+            cp good newer; printf '\\002' | dd of=newer bs=1 seek=8 conv=notrunc 2> log; try newer
+            cp good spoilt; printf x | dd of=spoilt bs=1 seek=40 conv=notrunc 2> log; try spoilt
+            cp good fixed; chmod 444 fixed; try fixed; : > none; try none
+            $chitin run --disk huge:900000000M -- true 2>&1 | sed 's/: [0-9]* MiB cannot.*/: too large/'; ls huge 2> log || echo gone
+            $chitin run --disk good -- sleep 1000 & sleep 1; try good | head -n 1; $chitin fs ls good 2>&1 | sed 's/;.*//'; kill $!; wait $! 2> log
+            $chitin run --disk good -- true && $chitin fs check good | cut -d ';' -f 1",
+        "125 1 the file is shorter than its file system of 1024 blocks
+125 1 2000001 bytes are no whole sectors of 512: the file was cut off, or is no disk
+125 1 made by a newer Chitin, or its programs are damaged
+125 1 block 0 is damaged
+125 1 the file is read-only
+125 1 the file is empty
+chitin: --disk huge: too large
+gone
+125 1 another run uses it
+chitin: good: another run uses it
+good: clean
+",
+    ),
     well(
         "a_mounted_disk_is_not_written_raw",
         "$chitin run --disk d:4M -- sh -c 'echo a > /disk/a; sync; echo x > /dev/vda' 2>&1 | grep -o 'resource busy'
@@ -217,7 +247,7 @@ const VISITS: [Visit; 63] = [
         printf x | dd of=f.img bs=1 seek=4200 conv=notrunc 2> log; $chitin fs check f.img | head -n 1; $chitin fs check f.img > log; echo $?",
         "drwxr-xr-x 1\ndrwxr-xr-x 1\n-rw-r--r-- 2\nhello\nsame\n2\nf.img: clean\nf.img: block 1: no root of C-FFS\n4\n"),
     plain("a_file_system_on_a_text", "echo text > f; $chitin fs ls f", 125, "f: holds no file system of Chitin"),
-    plain("a_file_system_on_a_text_is_not_made", "head -c 2M /dev/urandom > f; $chitin fs make f", 125, "f: is not empty; --force overwrites it"),
+    plain("a_file_system_on_a_text_is_not_made", "head -c 2M /dev/urandom > f; $chitin fs make f", 125, "f: holds data; --force overwrites it"),
     plain("a_program_that_is_not_there", "$chitin run -- /bin/none", 127, "/bin/none: no such program"),
     plain("a_program_without_a_name", "$chitin run -- ''", 127, "has no name"),
     plain("a_program_that_is_a_folder", "$chitin run -- /bin", 126, "/bin is a directory"),
