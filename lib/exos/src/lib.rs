@@ -41,6 +41,7 @@ pub mod vfs;
 pub mod vm;
 #[cfg(target_os = "none")]
 pub mod wait;
+pub mod wire;
 
 /// For programs that [`image!`] makes.
 #[cfg(target_os = "none")]

@@ -1,6 +1,6 @@
 //! Answers to echo requests (RFC 792, RFC 4443), as the machine itself gives them.
 
-use crate::address::Family;
+use crate::address::{Address, Family};
 use alloc::vec::Vec;
 
 /// Types of messages: request and answer.
@@ -31,6 +31,23 @@ pub fn answer(message: &[u8], family: Family) -> Option<Vec<u8>> {
     answered[0] = answer;
     seal(&mut answered, family);
     Some(answered)
+}
+
+/// A message as another machine gets it: the checksum of IPv6 covers the addresses (RFC 8200, 8.1).
+pub fn summed(message: &[u8], family: Family, from: Address, to: Address) -> Vec<u8> {
+    const ICMP_V6: u8 = 58;
+    let mut sent = message.to_vec();
+    if family == Family::V6 && sent.len() >= HEAD {
+        sent[2..4].fill(0);
+        let mut all = Vec::from(from.0.to_be_bytes());
+        all.extend(to.0.to_be_bytes());
+        all.extend((sent.len() as u32).to_be_bytes());
+        all.extend([0, 0, 0, ICMP_V6]);
+        all.extend_from_slice(&sent);
+        let sum = sum(&all);
+        sent[2..4].copy_from_slice(&sum.to_be_bytes());
+    }
+    sent
 }
 
 /// The identifier in a message.

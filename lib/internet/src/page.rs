@@ -48,6 +48,8 @@ pub const FILTER: usize = 19;
 pub const URGENT_SKIPPED: usize = 20;
 /// The filter of a raw socket of IPv6 (`ICMP6_FILTER`): four words.
 pub const FILTER_V6: usize = 21;
+/// What the other side wants to be told of by a call of the server: bits of [`watch`]. 0 where that is a process.
+pub const WATCH: usize = 25;
 /// Where the options lie.
 pub const OPTIONS: usize = 64;
 /// Where the bytes lie: the second half.
@@ -68,6 +70,14 @@ pub mod state {
     pub const CONNECTING: u64 = 2;
     /// It has a connection, or did.
     pub const CONNECTED: u64 = 3;
+}
+
+/// What the keeper of the wire, which has no predicate for each socket, is told of.
+pub mod watch {
+    /// The holders sent something, or nothing more.
+    pub const SENT: u64 = 1;
+    /// They read something, or nothing more.
+    pub const TAKEN: u64 = 2;
 }
 
 /// What happened to a socket that its holders keep in mind.

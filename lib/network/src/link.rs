@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use smoltcp::wire::EthernetAddress;
+pub use smoltcp::wire::EthernetAddress;
 
 use crate::checksum::Sum;
 

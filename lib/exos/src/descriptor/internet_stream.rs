@@ -12,6 +12,7 @@ use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::hw::mapping::Mapping;
 use crate::hw::usercopy;
+use crate::server::protocol::InternetRequest;
 use crate::wait;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -19,7 +20,7 @@ use core::cell::RefCell;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use internet::option::place;
-use internet::page::{self, RING, done, state};
+use internet::page::{self, RING, done, state, watch};
 use internet::ring::{FINISHED, LARGE, RESET, Ring, advance, at_least};
 use runtime::lock::OwnerLock;
 use runtime::predicate::{Operator, Term, word};
@@ -59,6 +60,15 @@ impl InternetSocket {
     #[inline]
     fn peer_word(&self, index: usize) -> Option<&'static AtomicU64> {
         Some(&self.link()?.peer.as_ref()?.first_page()[index])
+    }
+
+    /// Tells the other side of changed counts, where it asks for that: no process, but the keeper of the wire.
+    #[inline]
+    fn tell_other(&self, ends: &Ends, what: u64) {
+        if ends.peer_word(page::WATCH).load(SeqCst) & what != 0 {
+            // Where the server refuses, the connection is no more.
+            let _ = self.ask(InternetRequest::Wake, [0; 3]);
+        }
     }
 
     fn sent_by_peer(&self) -> u64 {
@@ -270,6 +280,7 @@ impl InternetSocket {
             self.word(page::TAKEN).store(advance(taken, bytes), SeqCst);
             wait::set_yield_target(ends.peer_word(page::WRITER).load(Relaxed));
             wait::kick_idle();
+            self.tell_other(ends, watch::TAKEN);
         }
         Ok(bytes)
     }
@@ -479,6 +490,7 @@ impl InternetSocket {
             self.word(page::SENT).store(advance(self.word(page::SENT).load(Acquire), at), SeqCst);
             wait::set_yield_target(ends.peer_word(page::READER).load(Relaxed));
             wait::kick_idle();
+            self.tell_other(ends, watch::SENT);
         }
         Ok(at)
     }
@@ -502,6 +514,9 @@ impl InternetSocket {
 
     pub(super) fn finish_sending(&self) {
         self.word(page::SENT).fetch_or(FINISHED, SeqCst);
+        if let Some(ends) = self.ends() {
+            self.tell_other(&ends, watch::SENT);
+        }
     }
 
     /// The last descriptor in any process was closed: what is unread, or a linger of no seconds, is a reset.

@@ -1,6 +1,7 @@
 //! Everything that touches memory by address: the program's memory, page tables, windows onto pages that others write,
 //! and the pointer to the process. The safe faces of these are what the rest of ExOS is written against.
 
+pub mod card;
 pub mod current;
 pub mod disk;
 pub mod env_create;

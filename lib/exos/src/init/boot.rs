@@ -7,10 +7,10 @@
 use super::{command, cpio, first_process, status_page};
 use crate::address_map::{PAGE_SIZE, SHOWN};
 use crate::disk::keeper;
-use crate::hw::disk;
 use crate::hw::env_create::map;
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::hw::page_tables::{TableEditor, link_fresh};
+use crate::hw::{card, disk};
 use crate::pipe::Pipe;
 use crate::process::environment::{EnvironmentBuilder, EnvironmentRef, SESSION_SLOT, StartInfo};
 use crate::process::option;
@@ -20,6 +20,7 @@ use crate::server::main_loop::{self, Server};
 use crate::server::principals::{Lists, Principals};
 use crate::terminal::termios::Modes;
 use crate::terminal::{Screen, Terminal};
+use crate::wire::keeper as wire;
 use abi::boot::{COMMAND, EXOS};
 use abi::budget::Resource;
 use abi::capability::{DEVICE, HOST_CHANNEL, Rights};
@@ -40,6 +41,8 @@ use runtime::{EnvironmentId, KeyIndex, PageNumber, area, key, syscall};
 
 /// Pages that the keeper of disks may have before it draws more: its cache and its tables.
 const KEEPER_PAGES: u64 = 2048;
+/// Pages that the keeper of the wire may have: its ring, and what is on the way.
+const WIRE_PAGES: u64 = 3072;
 
 /// A line for people: what went wrong.
 pub type Failure = String;
@@ -310,6 +313,9 @@ fn make_server(
         state.lock().server.keeper.contents = disks.to_vec();
         make_keeper(name, session, state)?;
     }
+    if card::is_there() {
+        make_wire_keeper(name, session, state)?;
+    }
     Ok((child.number, state, zero.public))
 }
 
@@ -328,14 +334,35 @@ fn make_keeper(name: KeyIndex, session: KeyIndex, state: &'static Lock<Server>) 
     refused(what, child.run(0, runtime::time_slice::ANY_POSITION)).map(|_| ())
 }
 
+/// The keeper of the wire, an environment like the one of disks.
+fn make_wire_keeper(name: KeyIndex, session: KeyIndex, state: &'static Lock<Server>) -> Outcome<()> {
+    let what = "the keeper of the wire";
+    let mut builder = refused(what, Builder::sharing())?;
+    let derived = core::mem::replace(&mut builder.key, name);
+    refused(what, key::discard(derived))?;
+    builder.stack(wire::STACK_PAGES).function(wire::run, core::ptr::from_ref(state) as u64);
+    builder.budget(Resource::Page, WIRE_PAGES).budget(Resource::Pin, abi::limits::DEVICE_PINS);
+    builder.budget(Resource::Filter, 1);
+    let child = refused(what, builder.create())?;
+    state.lock().server.wire.environment = Some(child.number);
+    refused(what, key::grant(session, Rights::ALL, child.number, SESSION_SLOT))?;
+    refused(what, grant_devices(child.number, kind::NETWORK, card::CARD_KEY))?;
+    refused(what, child.run(0, runtime::time_slice::ANY_POSITION)).map(|_| ())
+}
+
 /// A key that opens every disk.
 fn grant_disks(to: EnvironmentId) -> Result<(), runtime::Failure> {
+    grant_devices(to, kind::DISK, disk::DISK_KEY)
+}
+
+/// A key that opens every device of a kind.
+fn grant_devices(to: EnvironmentId, kind: u64, slot: KeyIndex) -> Result<(), runtime::Failure> {
     let device = key::derive(KeyIndex::FIRST, Rights::ALL, DEVICE)?;
-    let disks = key::derive(device, Rights::ALL, kind::DISK);
+    let all = key::derive(device, Rights::ALL, kind);
     key::discard(device)?;
-    let disks = disks?;
-    key::grant(disks, Rights::ALL, to, disk::DISK_KEY)?;
-    key::discard(disks)
+    let all = all?;
+    key::grant(all, Rights::ALL, to, slot)?;
+    key::discard(all)
 }
 
 /// The environment that holds the budget nobody uses: it never runs. The session keeps a reserve of its own.

@@ -24,6 +24,7 @@ use crate::vfs::mount_table::{FIRST, Location};
 use crate::vfs::namespace::{FileTree, Fresh, FsCredentials, ROOT, access};
 use crate::vfs::path_walk::{PATH_BYTES, PathWalk, WalkResult};
 use crate::vfs::persistent::FIRST_DISK_VOLUME;
+use crate::wire::requests::Wire;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -86,6 +87,8 @@ pub struct FileServer {
     pub ipc: Ipc,
     /// Internet sockets; none before the first one.
     pub(super) internet: Option<Box<Internet>>,
+    /// What it knows of the wire.
+    pub(crate) wire: Wire,
     /// What it reads and writes of raw disks; nothing before the first request.
     pub(crate) raw: Option<Box<RawDisks>>,
     /// What is asked of the keeper of disks.

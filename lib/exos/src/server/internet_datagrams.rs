@@ -4,8 +4,9 @@
 //! buffer says.
 
 use super::dispatch::{Answer, FileServer, NOTHING};
-use super::internet_sockets::{ECHO_V4, ECHO_V6, Internet, InternetSocket, source_for};
+use super::internet_sockets::{ECHO_V4, ECHO_V6, Internet, InternetSocket};
 use super::protocol::WINDOW_BYTES;
+use super::wire_sockets::DATAGRAMS;
 use crate::errno::{Errno, Result};
 use crate::vfs::inode::NodeId;
 use crate::wait;
@@ -17,7 +18,7 @@ use internet::datagram::{HEAD_BYTES, Head, LONGEST};
 use internet::echo;
 use internet::option::{self, Sort, place};
 use internet::page::{self, RING, state};
-use internet::port_table::{Protocol, check_target};
+use internet::port_table::Protocol;
 use internet::ring::{Ring, advance};
 
 /// Bytes of a request of `Send`, the bit that says that more come, and the one that there is an address.
@@ -30,16 +31,14 @@ const OVERHEAD: u64 = 512;
 impl FileServer {
     /// Where datagrams go from now on, and come from.
     pub(super) fn connect_datagrams(&mut self, node: NodeId, to: Endpoint) -> Result<Answer> {
-        if !to.address.is_multicast() {
-            check_target(to.address)?;
-        }
+        let source = self.source_of(to.address)?;
         let socket = self.socket_of(node)?;
         if to.address.is_broadcast() && option::value(&socket.page, place::BROADCAST) == 0 {
             return Err(Errno::EACCES);
         }
         let protocol = Internet::protocol_of(socket);
         if socket.local.address.is_any() {
-            socket.local.address = source_for(to.address);
+            socket.local.address = source.0;
         }
         socket.remote = to;
         let local = socket.local;
@@ -58,6 +57,10 @@ impl FileServer {
         let length = more & ((1 << LENGTH_BITS) - 1);
         if length > WINDOW_BYTES {
             return Err(Errno::EINVAL);
+        }
+        if more & (MORE | HAS_ADDRESS) == HAS_ADDRESS {
+            // A request that has to wait is repeated as it is: nothing is taken before.
+            self.source_of(to.address)?;
         }
         let window = self.window(caller)?;
         let socket = self.socket_of(node)?;
@@ -87,9 +90,8 @@ impl FileServer {
         if to.address.is_broadcast() && option::value(&socket.page, place::BROADCAST) == 0 {
             return Err(Errno::EACCES);
         }
-        if !to.address.is_multicast() {
-            check_target(to.address)?;
-        }
+        let (source, leaves) = self.source_of(to.address)?;
+        let socket = self.socket_of(node)?;
         if socket.family == Family::V6 && socket.local.address.to_v4().is_none() != to.address.to_v4().is_none() {
             let is_any = socket.local.address.is_any();
             if !is_any {
@@ -100,7 +102,7 @@ impl FileServer {
             self.take_port(node, protocol, false).map_err(|_| Errno::EAGAIN)?;
         }
         let socket = self.socket_of(node)?;
-        let address = if socket.local.address.is_any() { source_for(to.address) } else { socket.local.address };
+        let address = if socket.local.address.is_any() { source } else { socket.local.address };
         let from = Endpoint { address, port: socket.local.port };
         let (hops, service) = match to.address.to_v4() {
             Some(_) => (place::TTL, place::TOS),
@@ -112,22 +114,32 @@ impl FileServer {
         let head =
             Head { length: bytes.len() as u64, from, to: Endpoint { address: to.address, port: ttl | service << 8 } };
         match (socket.sort, socket.protocol) {
+            (Sort::Udp, _) if leaves => self.send_over_wire(DATAGRAMS, to, head, bytes),
+            (_, ECHO_V4 | ECHO_V6) if leaves => self.send_echo_over_wire(node, to, head, bytes),
+            (_, protocol) if leaves => self.send_raw_over_wire(node, (protocol, to), head, bytes),
             (Sort::Udp, _) => self.send_udp(node, to, head, bytes),
             (_, ECHO_V4 | ECHO_V6) => self.send_echo(node, to, head, bytes),
             (_, protocol) => self.send_raw(node, protocol, head, bytes),
         }
     }
 
-    fn send_udp(&mut self, node: NodeId, to: Endpoint, head: Head, bytes: &[u8]) -> Result<u64> {
-        let net = self.net();
-        if to.address.is_multicast() || to.address.is_broadcast() {
-            let is_group = to.address.is_multicast();
-            let takes = |one: &InternetSocket| !is_group || one.groups.contains(&to.address);
-            let found = net.table.receivers(Protocol::Udp, to.port, head.from);
-            let found: Vec<NodeId> = found.map(|binding| binding.socket).collect();
-            let found: Vec<NodeId> = found.into_iter().filter(|one| net.sockets.get(one).is_some_and(takes)).collect();
-            return Ok(found.into_iter().map(|one| self.deliver(one, head, bytes)).last().unwrap_or(0));
+    /// The address that a datagram to another one comes from, and whether it leaves the machine.
+    fn source_of(&mut self, to: Address) -> Result<(Address, bool)> {
+        if to.is_multicast() || to.is_broadcast() {
+            let is_v4 = to.to_v4().is_some();
+            let own = self.wire.addresses.iter().find(|(own, _)| own.to_v4().is_some() == is_v4);
+            let local = if is_v4 { Address::v4(0x7f00_0001) } else { Address(1) };
+            // A group whose members are all here, before the wire was needed.
+            return Ok(own.map_or((local, false), |(own, _)| (*own, true)));
         }
+        self.route_to(to)
+    }
+
+    fn send_udp(&mut self, node: NodeId, to: Endpoint, head: Head, bytes: &[u8]) -> Result<u64> {
+        if to.address.is_multicast() || to.address.is_broadcast() {
+            return Ok(self.deliver_to_group(to, head, bytes));
+        }
+        let net = self.net();
         let draw = net.draw();
         match net.table.receiver(Protocol::Udp, to, head.from, draw) {
             Some(receiver) => Ok(self.deliver(receiver, head, bytes)),
@@ -142,6 +154,46 @@ impl FileServer {
                 }
                 Ok(0)
             }
+        }
+    }
+
+    /// Gives a datagram to every socket of this machine that a group or all hosts stand for.
+    pub(super) fn deliver_to_group(&mut self, to: Endpoint, head: Head, bytes: &[u8]) -> u64 {
+        let net = self.net();
+        let is_group = to.address.is_multicast();
+        let takes = |one: &InternetSocket| !is_group || one.groups.contains(&to.address);
+        let found = net.table.receivers(Protocol::Udp, to.port, head.from);
+        let found: Vec<NodeId> = found.map(|binding| binding.socket).collect();
+        let found: Vec<NodeId> = found.into_iter().filter(|one| net.sockets.get(one).is_some_and(takes)).collect();
+        found.into_iter().map(|one| self.deliver(one, head, bytes)).last().unwrap_or(0)
+    }
+
+    /// An echo request goes to another machine.
+    fn send_echo_over_wire(&mut self, node: NodeId, to: Endpoint, head: Head, bytes: &[u8]) -> Result<u64> {
+        let socket = self.socket_of(node)?;
+        let family = socket.family;
+        let sent = echo::request(bytes, family, socket.local.port).ok_or(Errno::EINVAL)?;
+        let sent = echo::summed(&sent, family, head.from.address, to.address);
+        self.send_over_wire(if family == Family::V4 { 1 } else { 58 }, to, head, &sent)
+    }
+
+    /// A packet of a raw socket goes to another machine.
+    fn send_raw_over_wire(
+        &mut self,
+        node: NodeId,
+        (protocol, to): (u8, Endpoint),
+        head: Head,
+        bytes: &[u8],
+    ) -> Result<u64> {
+        let socket = self.socket_of(node)?;
+        let (family, has_head) = (socket.family, option::value(&socket.page, place::HEAD_INCLUDED) != 0);
+        let bytes = if has_head { bytes.get(20..).ok_or(Errno::EINVAL)? } else { bytes };
+        match protocol {
+            58 => {
+                let sent = echo::summed(bytes, family, head.from.address, to.address);
+                self.send_over_wire(protocol, to, head, &sent)
+            }
+            _ => self.send_over_wire(protocol, to, head, bytes),
         }
     }
 
@@ -175,7 +227,7 @@ impl FileServer {
         Ok(waiter)
     }
 
-    fn deliver_raw(&mut self, family: Family, protocol: u8, head: Head, bytes: &[u8]) -> u64 {
+    pub(super) fn deliver_raw(&mut self, family: Family, protocol: u8, head: Head, bytes: &[u8]) -> u64 {
         let kind = bytes.first().copied().unwrap_or(0);
         let takes = |socket: &InternetSocket| {
             let word = |at: usize| socket.page.words()[at].load(Acquire);
@@ -200,7 +252,7 @@ impl FileServer {
     }
 
     /// Gives a socket a datagram, if it has room. The thread that waits for it.
-    fn deliver(&mut self, node: NodeId, head: Head, bytes: &[u8]) -> u64 {
+    pub(super) fn deliver(&mut self, node: NodeId, head: Head, bytes: &[u8]) -> u64 {
         let Ok(socket) = self.socket_of(node) else { return 0 };
         let buffer = option::value(&socket.page, place::RECEIVE_BUFFER).max(0) as u64 * 2;
         let buffer = if socket.page.words()[page::OPTIONS + place::RECEIVE_BUFFER].load(Acquire) == 0 {

@@ -14,6 +14,7 @@ use super::handle::{Handle, node_of};
 use super::page_acl::{Access, put_under};
 use super::principals::ANY_WINDOW;
 use super::protocol::{InternetRequest, Listed};
+use super::wire_sockets::Queue;
 use crate::errno::{Errno, Result};
 use crate::hw::mapping::{Mapping, PAGE_WORDS};
 use crate::vfs::inode::NodeId;
@@ -32,7 +33,7 @@ use internet::datagram::Head;
 use internet::listing::{Line, Table, state as listed};
 use internet::option::{self, Sort, Store, place};
 use internet::page::{self, GENERATION, OPTIONS, done, state};
-use internet::port_table::{Binding, PortTable, Protocol, UNPRIVILEGED, check_address, check_target};
+use internet::port_table::{Binding, PortTable, Protocol, UNPRIVILEGED, check_address};
 use internet::ring::{FINISHED, LARGE, RESET, Ring};
 use linux_raw_sys::general as linux;
 use runtime::{PageNumber, clock, exposed};
@@ -46,7 +47,7 @@ const BACKLOG_MOST: u64 = 4096;
 
 /// A page of a socket, as the server sees it.
 #[derive(Clone, Debug)]
-pub(super) struct SocketPage {
+pub(crate) struct SocketPage {
     run: Mapping,
     index: usize,
 }
@@ -56,13 +57,18 @@ impl SocketPage {
         self.run.pages()[self.index]
     }
 
-    pub(super) fn words(&self) -> &'static [AtomicU64] {
+    pub(crate) fn words(&self) -> &'static [AtomicU64] {
         &self.run.words()[self.index * PAGE_WORDS..][..PAGE_WORDS]
     }
 
     /// Copies bytes to a place in the page.
-    pub(super) fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.run.write((self.index * PAGE_WORDS * 8) as u64 + offset, bytes)
+    }
+
+    /// Copies bytes from a place in the page.
+    pub(crate) fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        self.run.read((self.index * PAGE_WORDS * 8) as u64 + offset, bytes)
     }
 
     fn clear(&self) -> Result<()> {
@@ -75,7 +81,7 @@ impl SocketPage {
         exposed::page(self.number()).is_some_and(|info| info.references() == 1)
     }
 
-    pub(super) fn set_state(&self, new: u64) {
+    pub(crate) fn set_state(&self, new: u64) {
         let change = |word: u64| Some((word & !(GENERATION - 1)).wrapping_add(GENERATION) | new);
         let _ = self.words()[page::STATE].fetch_update(SeqCst, Relaxed, change);
     }
@@ -98,22 +104,24 @@ pub(super) struct InternetSocket {
     pub(super) sort: Sort,
     /// Of a raw socket, the protocol of its packets; of the others what they said.
     pub(super) protocol: u8,
-    user: u32,
+    pub(super) user: u32,
     pub(super) page: SocketPage,
     /// Pages of its larger area.
-    large: Vec<PageNumber>,
+    pub(super) large: Vec<PageNumber>,
     pub(super) local: Endpoint,
     pub(super) remote: Endpoint,
     /// Whether the program chose the port.
     is_bound: bool,
     /// The other side of its connection.
-    peer: Option<NodeId>,
+    pub(super) peer: Option<NodeId>,
     /// The listener in whose queue it waits to be accepted, or to get a connection.
     listener: Option<NodeId>,
     /// Of a listener: connections that wait to be accepted, sockets that wait to get into that queue, and its length.
-    ready: VecDeque<NodeId>,
+    pub(super) ready: VecDeque<NodeId>,
     waiting: VecDeque<NodeId>,
-    backlog: Option<u64>,
+    pub(super) backlog: Option<u64>,
+    /// Of a listener: connections of other machines that wait to be accepted.
+    pub(super) arrived: Queue,
     /// Datagrams that its page had no room for, and their bytes.
     pub(super) datagrams: VecDeque<(Head, Vec<u8>)>,
     pub(super) queued: u64,
@@ -121,6 +129,8 @@ pub(super) struct InternetSocket {
     pub(super) parts: Vec<u8>,
     /// Groups that it takes datagrams for.
     pub(super) groups: Vec<Address>,
+    /// It stands for another machine: the keeper of the wire writes its page.
+    pub(super) is_wire: bool,
     /// It has no holder any more; the other side may still read its page.
     is_gone: bool,
 }
@@ -145,7 +155,7 @@ impl Internet {
         self.sockets.get(&node).is_some_and(|socket| !socket.is_gone)
     }
 
-    fn binding(&self, node: NodeId, socket: &InternetSocket) -> Binding {
+    pub(super) fn binding(&self, node: NodeId, socket: &InternetSocket) -> Binding {
         let on = |place| option::value(&socket.page, place) != 0;
         Binding {
             socket: node,
@@ -167,7 +177,7 @@ impl Internet {
         let taken = word(&socket.page, page::TAKEN);
         let peer = socket.peer.and_then(|peer| self.sockets.get(&peer));
         match (socket.backlog, peer) {
-            (Some(_), _) => socket.ready.len() as u64,
+            (Some(_), _) => (socket.ready.len() + socket.arrived.len()) as u64,
             (_, Some(peer)) => Ring::new(word(&peer.page, page::SENT), taken, u64::MAX).waiting().unwrap_or(0),
             (None, None) if socket.sort == Sort::Tcp => 0,
             _ => socket.queued + Ring::new(word(&socket.page, page::SENT), taken, 0).waiting().unwrap_or(0),
@@ -219,7 +229,7 @@ impl FileServer {
     }
 
     /// A fresh one, with a page that only one principal may write.
-    fn create_socket(
+    pub(super) fn create_socket(
         &mut self,
         who: Credentials,
         family: Family,
@@ -249,10 +259,12 @@ impl FileServer {
             ready: VecDeque::new(),
             waiting: VecDeque::new(),
             backlog: None,
+            arrived: Queue::new(),
             datagrams: VecDeque::new(),
             queued: 0,
             parts: Vec::new(),
             groups: Vec::new(),
+            is_wire: false,
             is_gone: false,
         };
         self.net().sockets.insert(node, socket);
@@ -308,13 +320,22 @@ impl FileServer {
             InternetRequest::Receive => self.receive_datagram(caller, node, words),
             InternetRequest::Options => self.take_options(node),
             InternetRequest::Disconnect => self.disconnect_internet(node),
+            InternetRequest::Wake => self.wake_other_side(node),
             InternetRequest::Group => self.change_group(node, endpoint.address, words[2] != 0),
         }
     }
 
     fn bind_internet(&mut self, node: NodeId, to: Endpoint, is_privileged: bool) -> Result<Answer> {
+        if !to.address.is_local() && !to.address.is_any() && !to.address.is_multicast() {
+            // What is wrong with the address is known below.
+            let waits = self.need_wire() == Err(Errno::NOT_LOADED);
+            if waits {
+                return Err(Errno::NOT_LOADED);
+            }
+        }
+        let is_own = self.is_own_address(to.address);
         let socket = self.socket_of(node)?;
-        check_address(to.address, option::value(&socket.page, place::FREE_BIND) != 0)?;
+        check_address(to.address, is_own || option::value(&socket.page, place::FREE_BIND) != 0)?;
         let protocol = Internet::protocol_of(socket);
         if !is_privileged && (1..UNPRIVILEGED).contains(&to.port) && matches!(socket.sort, Sort::Tcp | Sort::Udp) {
             return Err(Errno::EACCES);
@@ -395,11 +416,13 @@ impl FileServer {
             outcome?;
             self.socket_of(node)?.page.set_state(state::LISTENING);
             wait::kick_idle();
+            self.listen_on_wire(node)?;
         }
         Ok(NOTHING)
     }
 
     fn stop_listening(&mut self, node: NodeId) -> Result<Answer> {
+        self.stop_listening_on_wire(node);
         let socket = self.socket_of(node)?;
         socket.backlog = None;
         socket.page.set_state(state::CLOSED);
@@ -422,10 +445,14 @@ impl FileServer {
 
     /// A connection does not come about.
     fn refuse(&mut self, node: NodeId) {
+        self.refuse_with(node, Errno::ECONNREFUSED);
+    }
+
+    pub(super) fn refuse_with(&mut self, node: NodeId, error: Errno) {
         let Ok(socket) = self.socket_of(node) else { return };
         socket.listener = None;
         socket.remote = Endpoint::default();
-        socket.page.words()[page::ERROR].store(u64::from(Errno::ECONNREFUSED.number()), SeqCst);
+        socket.page.words()[page::ERROR].store(u64::from(error.number()), SeqCst);
         socket.page.set_state(state::CLOSED);
         self.give_up_ephemeral_port(node);
     }
@@ -450,7 +477,7 @@ impl FileServer {
         if socket.listener.is_some() {
             return Err(Errno::EALREADY);
         }
-        check_target(to.address)?;
+        let (source, leaves) = self.route_to(to.address)?;
         self.forget_connection_before(node);
         let socket = self.socket_of(node)?;
         if socket.local.address.to_v4().is_some() != to.address.to_v4().is_some() && !socket.local.address.is_any() {
@@ -459,13 +486,13 @@ impl FileServer {
         socket.remote = to;
         let had_port = socket.local.port != 0;
         if socket.local.address.is_any() {
-            socket.local.address = source_for(to.address);
+            socket.local.address = source;
         }
         let outcome = match had_port {
             false => self.take_port(node, Protocol::Tcp, true).map(|_| ()),
             true => self.check_pair(node),
         };
-        let outcome = outcome.and_then(|()| match self.find_listener(caller, node, to) {
+        let outcome = outcome.and_then(|()| match self.find_listener(caller, node, to, leaves) {
             Err(Errno::ECONNREFUSED) if had_port => self.connect_to_itself(node),
             found => found,
         });
@@ -508,7 +535,10 @@ impl FileServer {
         if is_there { Err(Errno::EADDRNOTAVAIL) } else { Ok(()) }
     }
 
-    fn find_listener(&mut self, caller: u64, node: NodeId, to: Endpoint) -> Result<Answer> {
+    fn find_listener(&mut self, caller: u64, node: NodeId, to: Endpoint, leaves: bool) -> Result<Answer> {
+        if leaves {
+            return self.connect_to_wire(node);
+        }
         let net = self.net();
         let draw = net.draw();
         let from = net.sockets[&node].local;
@@ -584,7 +614,11 @@ impl FileServer {
         if listening.backlog.is_none() {
             return Err(Errno::EINVAL);
         }
-        let node = listening.ready.pop_front().ok_or(Errno::EAGAIN)?;
+        let node = match listening.ready.pop_front() {
+            Some(node) => node,
+            None => self.accept_arrived(caller, listener)?,
+        };
+        let listening = self.socket_of(listener)?;
         listening.page.words()[page::ACCEPTED].fetch_add(1, SeqCst);
         let next = listening.waiting.pop_front();
         if let Some(next) = next {
@@ -606,7 +640,10 @@ impl FileServer {
         let socket = self.socket_of(node)?;
         let endpoint = if which == 0 { socket.local } else { socket.remote };
         let has = match socket.sort {
-            Sort::Tcp => socket.peer.is_some(),
+            Sort::Tcp => {
+                let state = socket.page.words()[page::STATE].load(Acquire) & (GENERATION - 1);
+                socket.peer.is_some() && state != state::CONNECTING
+            }
             _ => socket.remote.address != Address::default(),
         };
         let [high, low, port] = endpoint.to_words();
@@ -662,7 +699,9 @@ impl FileServer {
             self.leave_queue(listener, node);
         }
         let had_peer = self.socket_of(node)?.peer.is_some();
+        let peer = self.socket_of(node)?.peer;
         self.end_connection(node, true);
+        self.leave_to_wire(node, peer);
         let socket = self.socket_of(node)?;
         if had_peer {
             socket.page.words()[page::ERROR].store(u64::from(Errno::ECONNRESET.number()), SeqCst);
@@ -718,6 +757,7 @@ impl FileServer {
         self.net().table.remove(node);
         let Ok(socket) = self.socket_of(node) else { return };
         (socket.is_gone, socket.peer) = (true, peer);
+        self.leave_to_wire(node, peer);
         match peer {
             // The other side may still read what was sent.
             Some(peer) if self.net().is_alive(peer) => {}
@@ -794,13 +834,5 @@ impl FileServer {
             Some(line.text(table, family, at))
         };
         sockets.enumerate().filter_map(line).collect()
-    }
-}
-
-/// The address of this machine that what is sent to an address comes from.
-pub(super) const fn source_for(to: Address) -> Address {
-    match to.to_v4() {
-        Some(_) => Address::v4(0x7f00_0001),
-        None => Address(1),
     }
 }

@@ -98,6 +98,7 @@ impl Server {
             terminals: Vec::new(),
             ipc: Ipc::default(),
             internet: None,
+            wire: Default::default(),
             raw: None,
             keeper: Default::default(),
             requests: Default::default(),
@@ -162,7 +163,7 @@ impl Server {
             return;
         }
         self.answer(EnvironmentId(environment), caller, message);
-        if message[0] == u64::from(Errno::NOT_LOADED.number()) {
+        if message[0] == u64::from(Errno::NOT_LOADED.number()) && !self.server.wait_for_wire(message) {
             self.server.ask_for_missing(message);
         }
         self.server.revoke_where_narrowed();

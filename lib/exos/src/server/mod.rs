@@ -63,3 +63,5 @@ mod socket_names;
 pub mod sysv_ipc;
 #[cfg(target_os = "none")]
 mod unaccepted;
+#[cfg(target_os = "none")]
+pub(crate) mod wire_sockets;

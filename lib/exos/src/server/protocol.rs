@@ -40,7 +40,12 @@ pub const DISK_LINES: usize = 160;
 pub const DISK_DONE: usize = 176;
 /// Word of the notice page that counts what is asked of the keeper.
 pub const DISK_WORK: usize = 177;
-/// In place of an error: the client repeats its request when the word [`DISK_DONE`] differs from word 1.
+/// Word of the notice page that counts what the keeper of the wire has finished that requests wait for.
+pub const NETWORK_DONE: usize = 178;
+/// Word of the notice page that counts what is asked of that keeper.
+pub const NETWORK_WORK: usize = 179;
+/// In place of an error: the client repeats its request when a word of the notice page differs from word 1. Word 2
+/// names that word; 0 stands for [`DISK_DONE`].
 pub const NOT_YET: u64 = 1 << 33;
 /// As the first word of `QueueNotify`: the answer says whether the notice with the number in the third word is still
 /// there, and whether a message has used it up.
@@ -439,6 +444,8 @@ pub enum InternetRequest {
     Disconnect = 10,
     /// (address, 1 to join the group, 0 to leave it)
     Group = 11,
+    /// (): counts in its page have changed, and the other side wants to be told: see `internet::page::WATCH`.
+    Wake = 12,
 }
 
 impl InternetRequest {
@@ -457,6 +464,7 @@ impl InternetRequest {
             9 => Self::Options,
             10 => Self::Disconnect,
             11 => Self::Group,
+            12 => Self::Wake,
             _ => return None,
         })
     }

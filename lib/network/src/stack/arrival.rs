@@ -100,7 +100,10 @@ impl<L: Link> Stack<L> {
             self.counters.malformed += 1;
             return;
         };
-        if self.receive_dhcp(&pair, payload, now) || self.udp.input(&pair, payload) {
+        if self.receive_dhcp(&pair, payload, now) || self.hand_up_datagram(&pair, packet, payload) {
+            return;
+        }
+        if self.udp.input(&pair, payload) {
             return;
         }
         if self.departure.is_local(packet.destination)
@@ -111,7 +114,11 @@ impl<L: Link> Stack<L> {
     }
 
     fn receive_icmp(&mut self, packet: &Packet<'_>, now: Time) {
-        match icmp::parse(packet) {
+        let message = icmp::parse(packet);
+        if message.is_some() {
+            self.hand_up_message(packet);
+        }
+        match message {
             Some(Message::EchoRequest(body)) if self.departure.is_local(packet.destination) => {
                 self.counters.echoes += 1;
                 let reply = icmp::echo_reply(packet, &body);
@@ -143,6 +150,7 @@ impl<L: Link> Stack<L> {
             }
             (TCP, reason) => self.tcp.report(&report.pair, report.sequence, reason, now),
             (UDP, Reason::TooBig(mtu)) => self.narrow_path(report, mtu, now),
+            (UDP, reason) if self.hand_up_report(&report.pair, reason) => {}
             (UDP, Reason::Refused) => self.udp.report_refused(&report.pair),
             _ => {}
         }

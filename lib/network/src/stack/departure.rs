@@ -86,6 +86,11 @@ impl<L: Link> Departure<L> {
         best.map(|prefix| prefix.address)
     }
 
+    /// Whether packets for a destination have a way: a group, all hosts of the link, or a route.
+    pub(super) fn is_reachable(&self, destination: Ipv6Addr) -> bool {
+        self.group_hardware(destination).is_some() || self.routes.next_hop(destination).is_some()
+    }
+
     fn mtu(&self, destination: Ipv6Addr) -> usize {
         self.paths.mtu(destination, self.link.mtu(), self.now)
     }

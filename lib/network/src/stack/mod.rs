@@ -7,6 +7,7 @@ mod arrival;
 mod configuration;
 mod departure;
 mod discovery;
+mod handed_up;
 
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
@@ -27,6 +28,7 @@ use crate::time::Time;
 use crate::udp::{self, Udp};
 
 pub use departure::Departure;
+pub use handed_up::{Datagram as HandedUp, Message as HandedMessage};
 
 /// Frames that one `poll` works off before it sends.
 const BATCH: usize = 64;
@@ -57,6 +59,8 @@ pub struct Stack<L: Link> {
     /// Echo replies, the newest last, at most [`BATCH`].
     echoes: Vec<Echo>,
     frame: Vec<u8>,
+    /// What the owner's own sockets are for, where it has asked.
+    handed_up: Option<handed_up::Queues>,
 }
 
 impl<L: Link> Stack<L> {
@@ -74,6 +78,7 @@ impl<L: Link> Stack<L> {
             counters: Counters::default(),
             echoes: Vec::new(),
             frame: Vec::new(),
+            handed_up: None,
         }
     }
 

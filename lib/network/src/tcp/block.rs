@@ -290,6 +290,10 @@ impl Block {
         self.error
     }
 
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
     pub fn options_mut(&mut self) -> &mut Options {
         &mut self.options
     }

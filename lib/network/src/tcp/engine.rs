@@ -59,6 +59,8 @@ pub(crate) struct Connection {
     pub is_ready: bool,
     /// It has an entry in the table.
     pub is_listed: bool,
+    /// It stands in the list of changes.
+    pub is_reported: bool,
 }
 
 #[derive(Debug)]
@@ -81,6 +83,9 @@ pub struct Tcp {
     next_port: u16,
     parts: Vec<Part>,
     fired: Vec<u32>,
+    /// Connections that changed, for an owner that asks; at most one entry for each connection that lives, and those
+    /// of connections that ended since the owner asked.
+    changes: Option<VecDeque<Handle>>,
 }
 
 /// Resets for what belongs to no connection: so many a second.
@@ -133,6 +138,33 @@ impl Tcp {
             next_port: key[1] as u16,
             parts: Vec::new(),
             fired: Vec::new(),
+            changes: None,
+        }
+    }
+
+    /// From now on the engine records which connections change. The owner takes them by [`Tcp::take_change`].
+    pub fn record_changes(&mut self) {
+        self.changes = Some(VecDeque::new());
+    }
+
+    /// A connection that a segment, a timer or a call has changed since it was taken last.
+    pub fn take_change(&mut self) -> Option<Handle> {
+        let changes = self.changes.as_mut()?;
+        loop {
+            let handle = changes.pop_front()?;
+            if let Some(connection) = self.connections.get_mut(handle) {
+                connection.is_reported = false;
+                return Some(handle);
+            }
+        }
+    }
+
+    fn report_change(&mut self, index: u32) {
+        let (Some(changes), Some(handle)) = (&mut self.changes, self.connections.handle(index)) else { return };
+        if let Some(connection) = self.connections.at_mut(index)
+            && !core::mem::replace(&mut connection.is_reported, true)
+        {
+            changes.push_back(handle);
         }
     }
 
@@ -195,7 +227,8 @@ impl Tcp {
     /// Puts a block into the tables.
     pub(crate) fn adopt(&mut self, block: Block) -> Handle {
         let hash = self.secret.lookup(&block.pair);
-        let handle = self.connections.insert(Connection { block, is_ready: false, is_listed: true });
+        let handle =
+            self.connections.insert(Connection { block, is_ready: false, is_listed: true, is_reported: false });
         self.demux.insert(hash, Target::Block(handle.index));
         self.mark(handle.index);
         handle
@@ -282,6 +315,7 @@ impl Tcp {
 
     /// The connection has something to send, perhaps.
     pub(crate) fn mark(&mut self, index: u32) {
+        self.report_change(index);
         if let Some(connection) = self.connections.at_mut(index)
             && !connection.is_ready
         {
@@ -365,6 +399,7 @@ impl Tcp {
             self.connections.remove(index);
         } else if let Some(connection) = self.connections.at_mut(index) {
             connection.is_listed = false;
+            self.report_change(index);
         }
     }
 

@@ -168,16 +168,22 @@ fn call(server: EnvironmentId, message: Message) -> Result<Message> {
         if answer[0] != protocol::NOT_YET {
             return Ok(answer);
         }
-        wait_for_keeper(answer[1]);
+        let index = if answer[2] == 0 { protocol::DISK_DONE } else { protocol::NETWORK_DONE };
+        wait_for_word(index, answer[1]);
     }
 }
 
 /// Waits until the keeper of disks has finished something since its word was `seen`.
-#[cold]
 fn wait_for_keeper(seen: u64) {
+    wait_for_word(protocol::DISK_DONE, seen);
+}
+
+/// Waits until a word of the notice page is another one than was `seen`.
+#[cold]
+fn wait_for_word(index: usize, seen: u64) {
     // A keeper that died says nothing: the server is asked again.
     const AGAIN: u64 = 1_000_000_000;
-    let done = word(dcache::notice(protocol::DISK_DONE), Operator::NotEqual, seen);
+    let done = word(dcache::notice(index), Operator::NotEqual, seen);
     wait::wait_plainly(&[done, clock(runtime::clock::now() + AGAIN)]);
 }
 
