@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use super::{Accelerator, Board, Cpu, Disk, Link, Machine, NetworkCard};
+use super::{Accelerator, Board, Cpu, Disk, Forward, Link, Machine, NetworkCard, Transport};
 
 pub const PROGRAM: &str = "qemu-system-x86_64";
 
@@ -124,7 +124,10 @@ fn disk_device(board: Board) -> &'static str {
 fn network_card(board: Board, number: usize, card: &NetworkCard) -> Vec<OsString> {
     let mut link = OsString::new();
     match &card.link {
-        Link::User => link.push("user"),
+        Link::User => {
+            link.push("user");
+            card.forwards.iter().for_each(|forward| link.push(host_forward(forward)));
+        }
         Link::Tap(name) => link.push(format!("tap,ifname={name},script=no,downscript=no,vhost=off")),
         Link::Wire(socket) => {
             link.push("stream,server=off,addr.type=unix,addr.path=");
@@ -146,6 +149,15 @@ fn network_card(board: Board, number: usize, card: &NetworkCard) -> Vec<OsString
         all.extend(["-object".into(), dump]);
     }
     all
+}
+
+/// A port of the host, and the port of the machine's first address by DHCP that it leads to.
+fn host_forward(forward: &Forward) -> String {
+    let transport = match forward.transport {
+        Transport::Stream => "tcp",
+        Transport::Datagrams => "udp",
+    };
+    format!(",hostfwd={transport}:{}:{}-:{}", forward.address, forward.host, forward.guest)
 }
 
 /// A value in a list of options: a comma in it is written twice.

@@ -1,5 +1,6 @@
 //! What a machine is made of.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use super::Accelerator;
@@ -68,6 +69,25 @@ pub struct NetworkCard {
     pub address: [u8; 6],
     /// The file that gets all its frames, in the format of pcap.
     pub packets: Option<PathBuf>,
+    /// Ports of the host that lead to the machine; only QEMU's own network has them.
+    pub forwards: Vec<Forward>,
+}
+
+/// What a port belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    Stream,
+    Datagrams,
+}
+
+/// A port of the host that leads to a port of the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forward {
+    pub transport: Transport,
+    /// Address of the host that is listened at.
+    pub address: Ipv4Addr,
+    pub host: u16,
+    pub guest: u16,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

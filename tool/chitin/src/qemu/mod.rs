@@ -8,5 +8,5 @@ mod running;
 
 pub use accelerator::{Accelerator, AcceleratorChoice};
 pub use arguments::{PROGRAM, flags};
-pub use machine::{Board, Cpu, Disk, Link, Machine, NetworkCard, Plugin};
+pub use machine::{Board, Cpu, Disk, Forward, Link, Machine, NetworkCard, Plugin, Transport};
 pub use running::{Files, Running, Stop};

@@ -9,6 +9,7 @@ pub mod disk_content;
 mod memory;
 mod network;
 mod options;
+mod publish;
 mod share;
 mod share_back;
 mod start_program;
@@ -73,7 +74,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     // Runs that count instructions repeat exactly: their cards have the same addresses in each.
     let seed = if options.icount { 0 } else { std::process::id() };
     let machine = Machine {
-        networks: network::cards(&options.network, options.packets.as_deref(), seed)?,
+        networks: network::cards(&options.network, &options.publish, options.packets.as_deref(), seed)?,
         disks: disks.iter().map(|(locked, _)| locked.disk.clone()).collect(),
         ..machine(workspace, options, memory, &images)?
     };

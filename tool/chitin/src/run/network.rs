@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use crate::failure::{Context, Failure, Result};
 use crate::qemu::{Link, NetworkCard};
 
+use super::publish::{self, Published};
+
 /// Bytes of a name of a network device on Linux.
 const NAME: usize = 15;
 
@@ -34,11 +36,17 @@ fn is_name(name: &str) -> bool {
     (1..=NAME).contains(&name.len()) && name.chars().all(is_sign) && ![".", ".."].contains(&name)
 }
 
-/// The cards of a machine. `seed` tells the addresses of machines on one wire apart.
+/// The cards of a machine. Published ports make one of the network user where no network is named. `seed` tells the
+/// addresses of machines on one wire apart.
 ///
 /// # Errors
 /// One line about the first that cannot be used.
-pub fn cards(wanted: &[Wanted], packets: Option<&Path>, seed: u32) -> Result<Vec<NetworkCard>> {
+pub fn cards(
+    wanted: &[Wanted],
+    published: &[Published],
+    packets: Option<&Path>,
+    seed: u32,
+) -> Result<Vec<NetworkCard>> {
     if wanted.contains(&Wanted::None) && wanted.len() > 1 {
         return Err(Failure::new("--network none stands alone: leave it out, or the other networks"));
     }
@@ -46,11 +54,14 @@ pub fn cards(wanted: &[Wanted], packets: Option<&Path>, seed: u32) -> Result<Vec
         Wanted::None => None,
         Wanted::Link(link) => Some(link),
     });
-    let cards =
+    let default = (wanted.is_empty() && !published.is_empty()).then_some(&Link::User);
+    let links = links.chain(default);
+    let mut cards =
         links.enumerate().map(|(number, link)| card(number, link, packets, seed)).collect::<Result<Vec<_>>>()?;
     if packets.is_some() && cards.is_empty() {
         return Err(Failure::new("--packets: this machine has no network; name one with --network"));
     }
+    publish::forward(published, &mut cards)?;
     Ok(cards)
 }
 
@@ -66,7 +77,7 @@ fn card(number: usize, link: &Link, packets: Option<&Path>, seed: u32) -> Result
     }
     let [_, second, third, fourth] = seed.to_be_bytes();
     let address = [0x52, 0x54, second, third, fourth, number as u8];
-    Ok(NetworkCard { link: link.clone(), address, packets })
+    Ok(NetworkCard { link: link.clone(), address, packets, forwards: Vec::new() })
 }
 
 fn check_tap(name: &str) -> Result<()> {
@@ -124,7 +135,7 @@ mod tests {
     #[test]
     fn what_is_missing_is_named() {
         let refused = |text: &str| {
-            let error = cards(&[parse(text).unwrap()], None, 0).unwrap_err();
+            let error = cards(&[parse(text).unwrap()], &[], None, 0).unwrap_err();
             error.to_string()
         };
         assert!(refused("tap:chitin-none").contains("ip tuntap add dev chitin-none"));
@@ -132,18 +143,29 @@ mod tests {
         assert!(refused("wire:/nonexistent/socket").contains("nothing listens there"));
         assert!(refused("wire:/dev/null").contains("no Unix socket"));
         let several = [Wanted::None, Wanted::Link(Link::User)];
-        assert!(cards(&several, None, 0).unwrap_err().to_string().contains("stands alone"));
-        assert!(cards(&[], Some(Path::new("a.pcap")), 0).unwrap_err().to_string().contains("--network"));
+        assert!(cards(&several, &[], None, 0).unwrap_err().to_string().contains("stands alone"));
+        assert!(cards(&[], &[], Some(Path::new("a.pcap")), 0).unwrap_err().to_string().contains("--network"));
     }
 
     #[test]
     fn cards_of_all_machines_have_addresses_of_their_own() {
         let both = [Wanted::Link(Link::User), Wanted::Link(Link::User)];
-        let address = |seed| cards(&both, None, seed).unwrap().iter().map(|card| card.address).collect::<Vec<_>>();
+        let address = |seed| cards(&both, &[], None, seed).unwrap().iter().map(|card| card.address).collect::<Vec<_>>();
         let all = [address(1), address(0x12_3456)].concat();
         assert_eq!(all[0], [0x52, 0x54, 0, 0, 1, 0]);
         assert!((0..4).all(|one| (0..one).all(|other| all[one] != all[other])));
         assert!(all.iter().all(|address| address[0] & 3 == 2), "local, and of one machine");
+    }
+
+    #[test]
+    fn a_published_port_makes_a_card() {
+        let port = [publish::parse("1:80").unwrap()];
+        let told = cards(&[Wanted::None], &port, None, 0).unwrap_err().to_string();
+        assert!(told.contains("-p 1:80: only the network user"), "{told}");
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = [publish::parse(&format!("{free}:80")).unwrap()];
+        let made = cards(&[], &port, None, 0).unwrap();
+        assert!(made.len() == 1 && made[0].link == Link::User && made[0].forwards.len() == 1);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::size;
 
 use super::disk;
 use super::network;
+use super::publish;
 use super::share::{self, Share};
 
 #[derive(Clone, Debug, Args)]
@@ -46,6 +47,10 @@ pub struct Options {
     /// QEMU's own network. tap:NAME: a tap of the host. wire:SOCKET: a Unix socket at which the other side listens
     #[arg(long, value_name = "KIND", value_parser = network::parse)]
     pub network: Vec<network::Wanted>,
+    /// Let a port of the host lead to a port of the machine, by a card of the network user. ADDRESS is one of the host
+    /// (default: 127.0.0.1)
+    #[arg(short, long, value_name = "[ADDRESS:]HOST:GUEST[/udp]", value_parser = publish::parse)]
+    pub publish: Vec<publish::Published>,
     /// Write all frames of the network card into FILE, in the format of pcap; of the second card into FILE-2
     #[arg(long, value_name = "FILE")]
     pub packets: Option<PathBuf>,

@@ -150,7 +150,7 @@ fn connect(place: &Path, peers: &[Peer]) -> Result<(Vec<Wire>, Vec<NetworkCard>)
         let socket = place.join(format!("wire{number}"));
         let wire = wire::start(*peer, &socket)?;
         let address = [2, 0, 0, 0, 9, 2 + number as u8];
-        Ok((wire, NetworkCard { link: Link::Wire(socket), address, packets: None }))
+        Ok((wire, NetworkCard { link: Link::Wire(socket), address, packets: None, forwards: Vec::new() }))
     };
     let all = peers.iter().enumerate().map(card).collect::<Result<Vec<_>>>()?;
     Ok(all.into_iter().unzip())
