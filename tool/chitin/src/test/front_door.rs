@@ -3,6 +3,8 @@
 //! standard output, and what is told on standard error are compared, in one clear line where something is wrong. Nothing
 //! may be left: no temporary file, no process.
 
+mod servers;
+
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -17,7 +19,9 @@ use crate::scratch;
 use crate::toolchain::{Toolchain, find_program};
 use crate::workspace::Workspace;
 
+use super::Depth;
 use super::case::{Case, Verdict};
+use servers::{LARGE_SERVERS, SERVERS};
 
 /// What a stranger does, and what must come of it.
 struct Visit {
@@ -301,9 +305,11 @@ const GONE: Duration = Duration::from_secs(20);
 const TRIAL: &str = "front-door::emulation_is_found_to_run_chitin";
 
 /// The tests whose names contain `filter`.
-pub fn cases(toolchain: Toolchain, workspace: &Workspace, filter: &str) -> Vec<Case> {
+pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, filter: &str) -> Vec<Case> {
+    let large = if depth == Depth::Full { &LARGE_SERVERS[..] } else { &[] };
+    let visits = VISITS.iter().chain(&SERVERS).chain(large);
     let named = |visit: &'static Visit| (format!("front-door::{}", visit.name), visit);
-    let chosen: Vec<_> = VISITS.iter().map(named).filter(|(name, _)| name.contains(filter)).collect();
+    let chosen: Vec<_> = visits.map(named).filter(|(name, _)| name.contains(filter)).collect();
     let is_trial_chosen = TRIAL.contains(filter);
     if chosen.is_empty() && !is_trial_chosen {
         return Vec::new();

@@ -105,7 +105,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     if depth > Depth::Quick {
         cases.extend(parity::cases(toolchain, workspace, depth, filter)?);
         cases.extend(bench_trouble::cases(toolchain, workspace, filter));
-        cases.extend(front_door::cases(toolchain, workspace, filter));
+        cases.extend(front_door::cases(toolchain, workspace, depth, filter));
     }
     if depth == Depth::Full {
         cases.extend(peer::cases(filter));
