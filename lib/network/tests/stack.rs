@@ -336,3 +336,79 @@ fn router_advertisements_configure_the_interface() {
     let frames = take(&mut stack);
     assert_eq!(frames.last().map(|frame| (frame[5], frame[22..24].to_vec())), Some((2, vec![0xfd, 0])));
 }
+
+#[test]
+fn an_owner_with_sockets_of_its_own_gets_datagrams_messages_and_errors() {
+    for (ours, theirs) in pairs() {
+        let [mut first, mut second] = both(1500);
+        second.hand_up();
+        first.hand_up();
+        let (here, there) = (Endpoint::new(ours, 9), Endpoint::new(theirs, 53));
+        assert!(first.send_datagram(here, there, 7, b"question", START));
+        exchange(&mut first, &mut second, START);
+        let came = second.take_datagram().expect("it came");
+        assert_eq!(
+            (came.pair, came.hop_limit, &came.bytes[..]),
+            (Pair { local: there, remote: here }, 7, &b"question"[..])
+        );
+        assert_eq!(second.take_datagram(), None);
+        // No socket has it: the sender learns which datagram that was.
+        second.refuse_datagram(&came, START);
+        exchange(&mut first, &mut second, START);
+        assert_eq!(first.take_report(), Some((Pair { local: here, remote: there }, icmp::Reason::Refused)));
+        let unreachable = if ours.is_ipv4() { 3 } else { 1 };
+        assert!(std::iter::from_fn(|| first.take_message()).any(|message| message.bytes[0] == unreachable));
+        let nowhere = Endpoint::new([192, 0, 2, 1], 53);
+        assert!(!first.send_datagram(here, nowhere, 7, b"lost", START), "a datagram without a route");
+    }
+}
+
+#[test]
+fn what_an_owner_does_not_take_has_a_bound() {
+    let [mut first, mut second] = both(1500);
+    second.hand_up();
+    let (here, there) = (Endpoint::new([10, 0, 0, 1], 9), Endpoint::new([10, 0, 0, 2], 53));
+    for _ in 0..2_000 {
+        first.send_datagram(here, there, 64, &[7; 1_000], START);
+        exchange(&mut first, &mut second, START);
+    }
+    let taken = std::iter::from_fn(|| second.take_datagram()).count();
+    assert!((400..600).contains(&taken), "{taken} datagrams waited");
+}
+
+#[test]
+fn changed_connections_are_reported_once_until_they_are_taken() {
+    let [mut first, mut second] = both(1500);
+    let listener = listen(&mut second, 80);
+    first.tcp.record_changes();
+    let handle = first.connect(Endpoint::new([10, 0, 0, 2], 80), Options::default(), START).expect("a port");
+    assert_eq!((first.tcp.take_change(), first.tcp.take_change()), (Some(handle), None));
+    exchange(&mut first, &mut second, START);
+    assert_eq!((first.tcp.take_change(), first.tcp.take_change()), (Some(handle), None));
+    let server = second.tcp.accept(listener).expect("it is complete");
+    second.tcp.abort(server, &mut second.departure);
+    exchange(&mut first, &mut second, START);
+    assert_eq!(first.tcp.take_change(), Some(handle));
+    first.close(handle, START);
+    assert_eq!(first.tcp.take_change(), None, "a connection that is gone");
+}
+
+#[test]
+fn a_port_in_time_wait_connects_again_to_the_same_end() {
+    let [mut first, mut second] = both(1500);
+    let listener = listen(&mut second, 80);
+    let (here, there) = (Endpoint::new([10, 0, 0, 1], 40_000), Endpoint::new([10, 0, 0, 2], 80));
+    let mut now = START;
+    for turn in 0..3 {
+        let opened = first.tcp.connect(here, there, Options::default(), now, &first.departure);
+        let client = opened.unwrap_or_else(|error| panic!("turn {turn}: {error:?}"));
+        exchange(&mut first, &mut second, now);
+        let server = second.tcp.accept(listener).unwrap_or_else(|| panic!("turn {turn}: nothing came"));
+        first.close(client, now);
+        exchange(&mut first, &mut second, now);
+        second.close(server, now);
+        exchange(&mut first, &mut second, now);
+        assert_eq!(first.tcp.census(), [0, 0, 1], "turn {turn}");
+        now = now.after(10 * MILLISECOND);
+    }
+}

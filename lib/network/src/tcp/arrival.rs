@@ -20,7 +20,7 @@ use crate::time::{SECOND, Time};
 /// Cookies hold for two steps of 64 s.
 const COOKIE_LIFE: u64 = 128 * SECOND;
 /// A SYN moves beyond the numbers of the connection that it follows by so much.
-const REOPEN_DISTANCE: u32 = 65_537;
+pub(super) const REOPEN_DISTANCE: u32 = 65_537;
 
 /// A segment on its way through the engine.
 struct Arrival<'a> {

@@ -211,12 +211,22 @@ impl Tcp {
             local.port = self.free_port(local.address, remote).ok_or(Error::Unreachable)?;
         }
         let pair = Pair { local, remote };
+        let mut initial = self.secret.initial_sequence(&pair, now);
+        if let Some(Target::TimeWait(index)) = self.lookup(&pair)
+            && let Some(record) = self.time_waits.get(index)
+        {
+            // A new connection may follow at once: its numbers and its timestamps are later (RFC 6191).
+            let after = record.next.plus(super::arrival::REOPEN_DISTANCE);
+            initial = if initial < after { after } else { initial };
+            self.time_waits.remove(index);
+            self.demux.remove(self.secret.lookup(&pair), Target::TimeWait(index));
+        }
         if self.is_taken(&pair) || pair.is_loop() {
             return Err(Error::Unreachable);
         }
         let opening = Opening {
             pair,
-            initial: self.secret.initial_sequence(&pair, now),
+            initial,
             stamp_offset: self.secret.timestamp_offset(&pair),
             path_segment: network.segment_limit(remote.address),
             options,
