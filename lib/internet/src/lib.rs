@@ -12,6 +12,7 @@ extern crate alloc;
 pub mod address;
 pub mod control;
 pub mod datagram;
+pub mod device;
 pub mod echo;
 pub mod error;
 pub mod listing;

@@ -1,10 +1,12 @@
-//! Netlink's read-only dumps (rtnetlink(7)): links, addresses and routes of a machine that has the loopback device
-//! alone.
+//! Netlink's read-only dumps (rtnetlink(7)): links, addresses, routes and neighbours of a machine that has the loopback
+//! device, and perhaps a network card.
 //!
 //! `getifaddrs`, `getaddrinfo` and `ip` ask for these. Whatever else is asked is answered by an error, as Linux
 //! answers an
 //! unprivileged process.
 
+use crate::address::Family;
+use crate::device::{self, Device};
 use alloc::vec::Vec;
 
 /// Bytes of the head of a message, and of the answer of an error before the head that it repeats.
@@ -23,6 +25,7 @@ const NEW_ADDRESS: u16 = 20;
 const GET_ADDRESS: u16 = 22;
 const NEW_ROUTE: u16 = 24;
 const GET_ROUTE: u16 = 26;
+const NEW_NEIGHBOUR: u16 = 28;
 const GET_NEIGHBOUR: u16 = 30;
 const GET_RULE: u16 = 34;
 /// Families.
@@ -39,21 +42,22 @@ const NOT_PERMITTED: i32 = 1;
 const NO_DEVICE: i32 = 19;
 const NOT_SUPPORTED: i32 = 95;
 
-/// The datagrams that answer what a program sent to the kernel by a socket that has this number.
-pub fn answer(sent: &[u8], port: u32) -> Vec<Vec<u8>> {
+/// The datagrams that answer what a program sent to the kernel by a socket that has this number, on a machine with this
+/// card.
+pub fn answer(sent: &[u8], port: u32, card: Option<&Device>) -> Vec<Vec<u8>> {
     let mut answers = Vec::new();
     let mut rest = sent;
     while let Some(length) = rest.first_chunk().map(|bytes| u32::from_le_bytes(*bytes) as usize) {
         if length < HEAD || length > rest.len() {
             break;
         }
-        answer_one(&rest[..length], port, &mut answers);
+        answer_one(&rest[..length], port, card, &mut answers);
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
     answers
 }
 
-fn answer_one(request: &[u8], port: u32, answers: &mut Vec<Vec<u8>>) {
+fn answer_one(request: &[u8], port: u32, card: Option<&Device>, answers: &mut Vec<Vec<u8>>) {
     let half = |at: usize| u16::from_le_bytes([request[at], request[at + 1]]);
     let (kind, flags) = (half(4), half(6));
     let sequence = u32::from_le_bytes(core::array::from_fn(|index| request[8 + index]));
@@ -64,14 +68,22 @@ fn answer_one(request: &[u8], port: u32, answers: &mut Vec<Vec<u8>>) {
     let head = Head { sequence, port };
     let is_dump = flags & DUMP == DUMP || kind == GET_ADDRESS && flags & DUMP != 0;
     let messages = match kind {
-        GET_LINK if is_dump => link(head, MULTI),
-        GET_LINK => match device(request) {
-            true => return answers.push(link(head, 0)),
-            false => return answers.push(refusal(request, head, NO_DEVICE)),
-        },
-        GET_ADDRESS if is_dump => addresses(head, family),
-        GET_ROUTE if is_dump => routes(head, family),
-        GET_NEIGHBOUR | GET_RULE if is_dump => Vec::new(),
+        GET_LINK if is_dump => {
+            let card = card.map(|card| card_link(head, MULTI, card)).unwrap_or_default();
+            [link(head, MULTI), card].concat()
+        }
+        GET_LINK => {
+            let found = match (named(request), card) {
+                (Some(DEVICE), _) => link(head, 0),
+                (Some(device::NUMBER), Some(card)) => card_link(head, 0, card),
+                _ => refusal(request, head, NO_DEVICE),
+            };
+            return answers.push(found);
+        }
+        GET_ADDRESS if is_dump => addresses(head, family, card),
+        GET_ROUTE if is_dump => routes(head, family, card),
+        GET_NEIGHBOUR if is_dump => card.map(|card| neighbours(head, family, card)).unwrap_or_default(),
+        GET_RULE if is_dump => Vec::new(),
         _ if kind < NEW_LINK => {
             if flags & ACKNOWLEDGE != 0 {
                 answers.push(refusal(request, head, 0));
@@ -105,11 +117,17 @@ fn message(kind: u16, flags: u16, head: Head, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Whether a request for one link names the device, by its number or by its name.
-fn device(request: &[u8]) -> bool {
+/// The number of the device that a request for one link names, by its number or by its name.
+fn named(request: &[u8]) -> Option<i32> {
     let number =
         request.get(HEAD + 4..HEAD + 8).map_or(0, |bytes| i32::from_le_bytes(core::array::from_fn(|at| bytes[at])));
-    number == DEVICE || number == 0 && request.windows(3).any(|bytes| bytes == b"lo\0")
+    let holds = |name: &[u8]| request.windows(name.len()).any(|bytes| bytes == name);
+    match number {
+        0 if holds(b"lo\0") => Some(DEVICE),
+        0 if holds(b"eth0\0") => Some(device::NUMBER),
+        0 => None,
+        number => Some(number),
+    }
 }
 
 fn refusal(request: &[u8], head: Head, error: i32) -> Vec<u8> {
@@ -149,7 +167,132 @@ fn link(head: Head, flags: u16) -> Vec<u8> {
     message(NEW_LINK, flags, head, &body)
 }
 
-fn addresses(head: Head, family: u8) -> Vec<u8> {
+fn card_link(head: Head, flags: u16, card: &Device) -> Vec<u8> {
+    const ETHERNET: u16 = 1;
+    let mut body = alloc::vec![0, 0];
+    body.extend(ETHERNET.to_le_bytes());
+    body.extend(device::NUMBER.to_le_bytes());
+    body.extend(device::FLAGS.to_le_bytes());
+    body.extend([0; 4]);
+    attribute(&mut body, 3, b"eth0\0");
+    // Length of the queue, state (up), mode, MTU.
+    attribute(&mut body, 13, &1000u32.to_le_bytes());
+    attribute(&mut body, 16, &[6]);
+    attribute(&mut body, 17, &[0]);
+    attribute(&mut body, 4, &card.mtu.to_le_bytes());
+    for (kind, value) in [(27, 0u32), (30, 0), (31, 1), (32, 1)] {
+        attribute(&mut body, kind, &value.to_le_bytes());
+    }
+    attribute(&mut body, 33, &[1]);
+    attribute(&mut body, 6, b"pfifo_fast\0");
+    attribute(&mut body, 1, &card.hardware);
+    attribute(&mut body, 2, &[0xff; 6]);
+    attribute(&mut body, 7, &[0; 96]);
+    message(NEW_LINK, flags, head, &body)
+}
+
+fn card_addresses(head: Head, family: u8, card: &Device) -> Vec<u8> {
+    const PERMANENT: u32 = 0x80;
+    const OF_LINK: u8 = 253;
+    let forever: Vec<u8> = [u32::MAX, u32::MAX, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
+    let mut all = Vec::new();
+    for (address, bits) in &card.addresses {
+        let v4 = address.to_v4();
+        if family != if v4.is_some() { INET } else { INET6 } {
+            continue;
+        }
+        let scope = if device::is_link_local(*address) { OF_LINK } else { 0 };
+        let mut body = alloc::vec![family, *bits, PERMANENT as u8, scope];
+        body.extend(device::NUMBER.to_le_bytes());
+        match v4 {
+            Some(v4) => {
+                attribute(&mut body, 1, &v4.to_be_bytes());
+                attribute(&mut body, 2, &v4.to_be_bytes());
+                attribute(&mut body, 4, &(v4 | !device::mask(*bits)).to_be_bytes());
+                attribute(&mut body, 3, b"eth0\0");
+            }
+            None => attribute(&mut body, 1, &address.0.to_be_bytes()),
+        }
+        attribute(&mut body, 8, &PERMANENT.to_le_bytes());
+        attribute(&mut body, 6, &forever);
+        all.extend(message(NEW_ADDRESS, MULTI, head, &body));
+    }
+    all
+}
+
+/// A route of the card: family, bits of the destination, table, scope and kind.
+struct Way {
+    family: u8,
+    bits: u8,
+    table: u8,
+    scope: u8,
+    kind: u8,
+}
+
+fn card_route(head: Head, way: &Way, attributes: &[(u16, &[u8])]) -> Vec<u8> {
+    const BY_KERNEL: u8 = 2;
+    let Way { family, bits, table, scope, kind } = *way;
+    let mut body = alloc::vec![family, bits, 0, 0, table, BY_KERNEL, scope, kind, 0, 0, 0, 0];
+    attribute(&mut body, 15, &u32::from(table).to_le_bytes());
+    for (kind, value) in attributes {
+        attribute(&mut body, *kind, value);
+    }
+    attribute(&mut body, 4, &device::NUMBER.to_le_bytes());
+    message(NEW_ROUTE, MULTI, head, &body)
+}
+
+/// The way to routers, to neighbours, and to the card's own addresses.
+fn card_routes(head: Head, family: u8, card: &Device) -> Vec<u8> {
+    const MAIN: u8 = 254;
+    const LOCAL: u8 = 255;
+    let mut all = Vec::new();
+    let way = |bits, table, scope, kind| Way { family, bits, table, scope, kind };
+    if family == INET {
+        let gateway = card.gateway(Family::V4).and_then(|address| address.to_v4());
+        if let Some(gateway) = gateway {
+            all.extend(card_route(head, &way(0, MAIN, 0, 1), &[(5, &gateway.to_be_bytes())]));
+        }
+        if let Some((own, bits)) = card.v4() {
+            let (net, own) = ((own & device::mask(bits)).to_be_bytes(), own.to_be_bytes());
+            all.extend(card_route(head, &way(bits, MAIN, 253, 1), &[(1, &net), (7, &own)]));
+            all.extend(card_route(head, &way(32, LOCAL, 254, 2), &[(1, &own), (7, &own)]));
+        }
+        return all;
+    }
+    for (own, bits) in card.v6() {
+        let net = own.0 & !u128::MAX.checked_shr(bits.into()).unwrap_or(0);
+        all.extend(card_route(head, &way(bits, MAIN, 0, 1), &[(1, &net.to_be_bytes())]));
+        all.extend(card_route(head, &way(128, LOCAL, 0, 2), &[(1, &own.0.to_be_bytes())]));
+    }
+    if let Some(gateway) = card.gateway(Family::V6) {
+        all.extend(card_route(head, &way(0, MAIN, 0, 1), &[(5, &gateway.0.to_be_bytes())]));
+    }
+    all
+}
+
+fn neighbours(head: Head, family: u8, card: &Device) -> Vec<u8> {
+    const REACHABLE: u16 = 2;
+    let mut all = Vec::new();
+    for (address, hardware) in &card.neighbors {
+        let (own, bytes) = match address.to_v4() {
+            Some(v4) => (INET, Vec::from(v4.to_be_bytes())),
+            None => (INET6, Vec::from(address.0.to_be_bytes())),
+        };
+        if family != ANY && family != own {
+            continue;
+        }
+        let mut body = alloc::vec![own, 0, 0, 0];
+        body.extend(device::NUMBER.to_le_bytes());
+        body.extend(REACHABLE.to_le_bytes());
+        body.extend([0, 1]);
+        attribute(&mut body, 1, &bytes);
+        attribute(&mut body, 2, hardware);
+        all.extend(message(NEW_NEIGHBOUR, MULTI, head, &body));
+    }
+    all
+}
+
+fn addresses(head: Head, family: u8, card: Option<&Device>) -> Vec<u8> {
     let forever = || [u32::MAX, u32::MAX, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
     // Permanent, of this host alone.
     let body = |family: u8, prefix: u8| {
@@ -166,6 +309,7 @@ fn addresses(head: Head, family: u8) -> Vec<u8> {
         attribute(&mut v4, 8, &0x80u32.to_le_bytes());
         attribute(&mut v4, 6, &forever());
         all.extend(message(NEW_ADDRESS, MULTI, head, &v4));
+        all.extend(card.map(|card| card_addresses(head, INET, card)).unwrap_or_default());
     }
     if family != INET {
         let mut v6 = body(INET6, 128);
@@ -173,15 +317,20 @@ fn addresses(head: Head, family: u8) -> Vec<u8> {
         attribute(&mut v6, 6, &forever());
         attribute(&mut v6, 8, &0x80u32.to_le_bytes());
         all.extend(message(NEW_ADDRESS, MULTI, head, &v6));
+        all.extend(card.map(|card| card_addresses(head, INET6, card)).unwrap_or_default());
     }
     all
 }
 
 /// The routes to this machine, which lie in the table of its own addresses.
-fn routes(head: Head, family: u8) -> Vec<u8> {
+fn routes(head: Head, family: u8, card: Option<&Device>) -> Vec<u8> {
     const LOCAL: u8 = 255;
     const BY_KERNEL: u8 = 2;
     let mut all = Vec::new();
+    let of_card = |family: u8| card.map(|card| card_routes(head, family, card)).unwrap_or_default();
+    if family != INET6 {
+        all.extend(of_card(INET));
+    }
     let mut put = |family: u8, prefix: u8, (scope, kind): (u8, u8), to: &[u8], source: Option<&[u8]>| {
         let mut body = alloc::vec![family, prefix, 0, 0, LOCAL, BY_KERNEL, scope, kind, 0, 0, 0, 0];
         attribute(&mut body, 15, &u32::from(LOCAL).to_le_bytes());
@@ -201,6 +350,7 @@ fn routes(head: Head, family: u8) -> Vec<u8> {
     }
     if family != INET {
         put(INET6, 128, (0, 2), &1u128.to_be_bytes(), None);
+        all.extend(of_card(INET6));
     }
     all
 }
@@ -210,7 +360,7 @@ mod tests {
     use super::*;
 
     fn ask(kind: u16, flags: u16, body: &[u8]) -> Vec<Vec<u8>> {
-        answer(&message(kind, flags, Head { sequence: 7, port: 0 }, body), 99)
+        answer(&message(kind, flags, Head { sequence: 7, port: 0 }, body), 99, None)
     }
 
     fn kinds(answers: &[Vec<u8>]) -> Vec<u16> {
@@ -238,6 +388,22 @@ mod tests {
     }
 
     #[test]
+    fn a_card_stands_behind_the_loopback_device() {
+        let card = crate::device::tests::card();
+        let dump = |kind: u16, family: u8| {
+            let request = message(kind, DUMP | REQUEST, Head { sequence: 7, port: 0 }, &[family]);
+            answer(&request, 99, Some(&card))
+        };
+        assert_eq!(kinds(&dump(GET_LINK, ANY)), [NEW_LINK, NEW_LINK, DONE]);
+        assert_eq!(kinds(&dump(GET_ADDRESS, ANY)), [NEW_ADDRESS, NEW_ADDRESS, NEW_ADDRESS, NEW_ADDRESS, DONE]);
+        assert_eq!(kinds(&dump(GET_ROUTE, INET)), [[NEW_ROUTE; 6].as_slice(), &[DONE]].concat());
+        assert_eq!(kinds(&dump(GET_NEIGHBOUR, ANY)), [NEW_NEIGHBOUR, DONE]);
+        let one = message(GET_LINK, REQUEST, Head { sequence: 7, port: 0 }, &[0, 0, 0, 0, 2, 0, 0, 0]);
+        assert_eq!(kinds(&answer(&one, 99, Some(&card))), [NEW_LINK]);
+        assert_eq!(kinds(&answer(&one, 99, None)), [ERROR]);
+    }
+
+    #[test]
     fn what_cannot_be_changed_is_refused() {
         let answers = ask(NEW_LINK, REQUEST | ACKNOWLEDGE, &[0; 16]);
         assert_eq!(kinds(&answers), [ERROR]);
@@ -250,7 +416,7 @@ mod tests {
     fn fault_86_damaged_requests_end() {
         let good = message(GET_LINK, DUMP | REQUEST, Head { sequence: 7, port: 0 }, &[0; 16]);
         for length in 0..good.len() {
-            assert!(answer(&good[..length], 1).is_empty());
+            assert!(answer(&good[..length], 1, None).is_empty());
         }
         let mut seed = 12345u64;
         for _ in 0..10_000 {
@@ -261,7 +427,7 @@ mod tests {
                     *byte = (seed >> 40) as u8;
                 }
             }
-            let _ = answer(&bad, 1);
+            let _ = answer(&bad, 1, Some(&crate::device::tests::card()));
         }
     }
 }

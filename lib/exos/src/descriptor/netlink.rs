@@ -123,7 +123,7 @@ impl Netlink {
     /// Takes a question.
     pub fn send(&self, bytes: &[u8]) -> Result<u64> {
         self.bind(0)?;
-        let answers = internet::netlink::answer(bytes, self.port());
+        let answers = internet::netlink::answer(bytes, self.port(), crate::server::client::network_card().as_ref());
         self.came.fetch_add(answers.len() as u64, SeqCst);
         self.answers.lock().extend(answers);
         Ok(bytes.len() as u64)

@@ -4,6 +4,7 @@
 
 use super::mapping::Mapping;
 use crate::address_map::PAGE_SIZE;
+use crate::vfs::network_card;
 use abi::packet_filter::{Atom, FilterSpecification, ROOT};
 use abi::packet_ring::{FRAME_OFFSET, RECEIVE_SLOT, RECEIVED, RingSpecification, SEND_SLOT, SLOTS, SendSlot, owner};
 use abi::page::PageKind;
@@ -32,6 +33,28 @@ const LINK_HEADER: u64 = 14;
 /// Whether the machine has a network card.
 pub fn is_there() -> bool {
     exposed::interfaces().get(CARD as usize).is_some_and(|info| info.frame_bytes.load(Acquire) != 0)
+}
+
+/// What there is to say of the card before it is open.
+pub fn find() -> Option<network_card::Card> {
+    is_there().then(|| network_card::Card { hardware: address(), mtu: mtu() })
+}
+
+fn address() -> [u8; 6] {
+    let word = exposed::interfaces().get(CARD as usize).map_or(0, |info| info.address.load(Acquire));
+    let bytes = word.to_le_bytes();
+    core::array::from_fn(|at| bytes[at])
+}
+
+fn mtu() -> usize {
+    let bytes = exposed::interfaces().get(CARD as usize).map_or(0, |info| info.frame_bytes.load(Acquire));
+    (bytes.saturating_sub(LINK_HEADER) as usize).clamp(576, 1500)
+}
+
+/// Bytes and frames that have come, and that were sent.
+pub fn counts() -> [u64; 4] {
+    let Some(info) = exposed::interfaces().get(CARD as usize) else { return [0; 4] };
+    [&info.received_bytes, &info.received, &info.sent_bytes, &info.sent].map(|word| word.load(Acquire))
 }
 
 /// A card that is open.
@@ -91,15 +114,12 @@ impl Card {
 
     /// Its address on the link.
     pub fn address(&self) -> [u8; 6] {
-        let word = exposed::interfaces().get(CARD as usize).map_or(0, |info| info.address.load(Acquire));
-        let bytes = word.to_le_bytes();
-        core::array::from_fn(|at| bytes[at])
+        address()
     }
 
     /// The largest packet.
     pub fn mtu(&self) -> usize {
-        let bytes = exposed::interfaces().get(CARD as usize).map_or(0, |info| info.frame_bytes.load(Acquire));
-        (bytes.saturating_sub(LINK_HEADER) as usize).clamp(576, 1500)
+        mtu()
     }
 
     /// The word that changes when a frame has come.

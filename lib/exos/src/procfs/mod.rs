@@ -10,6 +10,7 @@ mod maps;
 mod mounts;
 mod namespaces;
 mod net;
+mod net_card;
 mod net_counters;
 mod net_settings;
 mod pid_any;

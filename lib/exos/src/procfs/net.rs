@@ -1,6 +1,7 @@
-//! The tables of `/proc/net`. There is the loopback device, and no other. The server knows
+//! The tables of `/proc/net`. There is the loopback device, and perhaps a network card. The server knows
 //! the sockets of the Internet, and of the Unix-domain sockets those that have names.
 
+use super::net_card;
 use super::net_counters::{self, Sockets};
 use crate::hw::current::process;
 use crate::server::protocol::Listed;
@@ -51,18 +52,27 @@ const OWN_ROUTE: &str = "00000000000000000000000000000001 80 0000000000000000000
 /// What a file says.
 pub(super) fn text(name: &str) -> Option<String> {
     Some(match name {
-        "arp" => String::from("IP address       HW type     Flags       HW address            Mask     Device\n"),
-        "dev" => String::from(
-            "Inter-|   Receive                                                |  Transmit\n face |bytes    packets errs drop fifo \
+        "arp" => {
+            String::from("IP address       HW type     Flags       HW address            Mask     Device\n")
+                + &net_card::arp()
+        }
+        "dev" => {
+            String::from(
+                "Inter-|   Receive                                                |  Transmit\n face |bytes    packets errs drop fifo \
              frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n    lo:       0       0    0    0    0     0          \
              0         0        0       0    0    0    0     0       0          0\n",
-        ),
-        "if_inet6" => String::from("00000000000000000000000000000001 01 80 10 80       lo\n"),
+            ) + &net_card::dev()
+        }
+        "if_inet6" => String::from("00000000000000000000000000000001 01 80 10 80       lo\n") + &net_card::if_inet6(),
+        "pnp" => net_card::pnp()?,
         "netlink" => {
             String::from("sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops    Inode\n")
         }
         "packet" => String::from("sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n"),
-        "route" => padded("Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT", 127),
+        "route" => {
+            padded("Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT", 127)
+                + &net_card::route().iter().map(|line| padded(line, 127)).collect::<String>()
+        }
         "tcp" => with_lines(padded(&format!("  {SHORT}"), 149), Listed::Tcp),
         "udp" => with_lines(padded(&format!("   {SHORT} {MORE}"), 127), Listed::Udp),
         "icmp" => with_lines(padded(&format!("  {SHORT} {MORE}"), 127), Listed::Echo),
@@ -76,7 +86,7 @@ pub(super) fn text(name: &str) -> Option<String> {
         "igmp6" => {
             GROUPS.map(|(group, flags)| format!("1    {:<15} {group:032x}     1 {flags:08X} 0\n", "lo")).concat()
         }
-        "ipv6_route" => ROUTES.map(|route| format!("{route}       lo\n")).concat(),
+        "ipv6_route" => net_card::ipv6_route() + &ROUTES.map(|route| format!("{route}       lo\n")).concat(),
         "netstat" => net_counters::netstat(),
         "snmp" => net_counters::snmp(sockets()),
         "sockstat" => net_counters::sockstat(sockets()),

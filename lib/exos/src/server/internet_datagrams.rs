@@ -114,7 +114,12 @@ impl FileServer {
         let head =
             Head { length: bytes.len() as u64, from, to: Endpoint { address: to.address, port: ttl | service << 8 } };
         match (socket.sort, socket.protocol) {
-            (Sort::Udp, _) if leaves => self.send_over_wire(DATAGRAMS, to, head, bytes),
+            (Sort::Udp, _) if leaves => {
+                if to.address.is_multicast() || to.address.is_broadcast() {
+                    self.deliver_to_group(to, head, bytes);
+                }
+                self.send_over_wire(DATAGRAMS, to, head, bytes)
+            }
             (_, ECHO_V4 | ECHO_V6) if leaves => self.send_echo_over_wire(node, to, head, bytes),
             (_, protocol) if leaves => self.send_raw_over_wire(node, (protocol, to), head, bytes),
             (Sort::Udp, _) => self.send_udp(node, to, head, bytes),
@@ -125,14 +130,19 @@ impl FileServer {
 
     /// The address that a datagram to another one comes from, and whether it leaves the machine.
     fn source_of(&mut self, to: Address) -> Result<(Address, bool)> {
-        if to.is_multicast() || to.is_broadcast() {
-            let is_v4 = to.to_v4().is_some();
-            let own = self.wire.addresses.iter().find(|(own, _)| own.to_v4().is_some() == is_v4);
-            let local = if is_v4 { Address::v4(0x7f00_0001) } else { Address(1) };
-            // A group whose members are all here, before the wire was needed.
-            return Ok(own.map_or((local, false), |(own, _)| (*own, true)));
+        let is_of_loopback = to == Address::v4(0x7fff_ffff);
+        if is_of_loopback || !to.is_multicast() && !to.is_broadcast() {
+            return self.route_to(to);
         }
-        self.route_to(to)
+        let is_awaited = self.need_wire() == Err(Errno::NOT_LOADED);
+        if is_awaited {
+            return Err(Errno::NOT_LOADED);
+        }
+        let is_v4 = to.to_v4().is_some();
+        let own = self.wire.addresses.iter().find(|(own, _)| own.to_v4().is_some() == is_v4);
+        let local = if is_v4 { Address::v4(0x7f00_0001) } else { Address(1) };
+        // Without an address on the wire all members of a group are here.
+        Ok(own.map_or((local, false), |(own, _)| (*own, true)))
     }
 
     fn send_udp(&mut self, node: NodeId, to: Endpoint, head: Head, bytes: &[u8]) -> Result<u64> {

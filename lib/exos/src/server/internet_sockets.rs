@@ -354,6 +354,9 @@ impl FileServer {
                 }
             }
         }
+        if protocol == Some(Protocol::Udp) && !to.address.is_local() {
+            self.want_wire();
+        }
         let socket = self.socket_of(node)?;
         socket.is_bound = true;
         Ok([u64::from(socket.local.port), 0, 0, 0, 0])
@@ -759,8 +762,9 @@ impl FileServer {
         (socket.is_gone, socket.peer) = (true, peer);
         self.leave_to_wire(node, peer);
         match peer {
-            // The other side may still read what was sent.
-            Some(peer) if self.net().is_alive(peer) => {}
+            // The other side may still read what was sent, unless it has given the connection up.
+            Some(peer) if self.net().is_alive(peer) && self.net().sockets[&peer].peer == Some(node) => {}
+            Some(peer) if self.net().is_alive(peer) => self.free_socket(node),
             peer => [Some(node), peer].into_iter().flatten().for_each(|node| self.free_socket(node)),
         }
     }

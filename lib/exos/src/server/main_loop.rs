@@ -16,7 +16,7 @@ use crate::errno::{Errno, Result};
 use crate::hw::current::service_state;
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::hw::page_store::PageStore;
-use crate::hw::{disk, entropy};
+use crate::hw::{card, disk, entropy};
 use crate::ipc::shared_futex::SharedFutexes;
 use crate::vfs::cpu_cache::caches;
 use crate::vfs::dcache::{self, Changes};
@@ -80,7 +80,12 @@ impl Server {
         tree.now = now();
         tree.populate(archive, abi::boot::ROOT)?;
         let cpus = exposed::kernel().cpus.load(Acquire);
-        tree.mount_machine(cpus, &caches(), &disks()).map_err(|_| String::from("/sys cannot be made"))?;
+        let card = card::find();
+        tree.mount_machine(cpus, &caches(), &disks(), card).map_err(|_| String::from("/sys cannot be made"))?;
+        if card.is_some() {
+            // A root without /etc asks for no names.
+            let _ = tree.offer_name_servers();
+        }
         let mut windows = Mappings::of_server();
         let notice =
             open_notice(&mut windows, common_pages).map_err(|_| String::from("there is no page for notices"))?;

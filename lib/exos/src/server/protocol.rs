@@ -539,6 +539,8 @@ pub enum Listed {
     Echo = 11,
     /// See [`Self::Tcp`].
     Echo6 = 12,
+    /// The network card, as `internet::device` has it.
+    Card = 13,
 }
 
 /// What can be done with any of them.
@@ -592,6 +594,7 @@ impl Listed {
             10 => Some(Self::Raw6),
             11 => Some(Self::Echo),
             12 => Some(Self::Echo6),
+            13 => Some(Self::Card),
             _ => None,
         }
     }

@@ -493,6 +493,7 @@ impl FileServer {
             Listed::Messages => self.message_lines(),
             Listed::Sockets => self.socket_lines(),
             Listed::Locks => self.locks.lines(|node| self.tree.node(node).map_or(0, |node| node.volume)),
+            Listed::Card => self.card_lines()?,
             table => self.internet_lines(table),
         };
         let mut text = String::new();

@@ -12,6 +12,8 @@ mod deferred_vfork;
 #[cfg(target_os = "none")]
 mod descriptor;
 #[cfg(target_os = "none")]
+mod device_request;
+#[cfg(target_os = "none")]
 mod dispatch;
 #[cfg(target_os = "none")]
 mod eperm;
@@ -35,7 +37,6 @@ mod inotify;
 mod internet;
 #[cfg(target_os = "none")]
 mod internet_message;
-#[cfg(target_os = "none")]
 mod internet_option;
 #[cfg(target_os = "none")]
 pub(crate) mod interposed;
@@ -107,9 +108,9 @@ pub mod uapi;
 #[cfg(target_os = "none")]
 pub(crate) use deferred_vfork::UNBORN;
 #[cfg(target_os = "none")]
-pub use dispatch::*;
+pub(crate) use device_request::device_request;
 #[cfg(target_os = "none")]
-pub(crate) use internet_option::device_request;
+pub use dispatch::*;
 #[cfg(target_os = "none")]
 pub(crate) use ipc::limit as ipc_limit;
 #[cfg(target_os = "none")]

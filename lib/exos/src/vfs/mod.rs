@@ -19,6 +19,7 @@ pub mod inotify;
 pub mod mount;
 pub mod mount_table;
 pub mod namespace;
+pub mod network_card;
 pub mod page_index;
 pub mod path_walk;
 pub mod persistent;

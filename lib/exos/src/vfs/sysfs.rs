@@ -8,6 +8,7 @@ use super::file_data::PageStorage;
 use super::inode::NodeId;
 use super::mount_table::Kind;
 use super::namespace::{FileTree, Fresh, FsCredentials};
+use super::network_card::Card;
 use super::superblock::MACHINE_VOLUME;
 use crate::disk::{MAJOR, MINORS, SECTOR, letter};
 use crate::errno::{Errno, Result};
@@ -87,7 +88,7 @@ impl<S: PageStorage> FileTree<S> {
     ///
     /// # Errors
     /// Where there is no `/sys`, or no page for a file.
-    pub fn mount_machine(&mut self, cpus: u64, caches: &[CpuCache], disks: &[Disk]) -> Result<()> {
+    pub fn mount_machine(&mut self, cpus: u64, caches: &[CpuCache], disks: &[Disk], card: Option<Card>) -> Result<()> {
         let root = self.mount_kept(MACHINE_VOLUME, Kind::Machine, b"/sys")?;
         for folder in FOLDERS {
             self.told_folder(root, folder)?;
@@ -125,6 +126,9 @@ impl<S: PageStorage> FileTree<S> {
             self.tell_caches(cpu, number, cpus, caches)?;
         }
         (0..).zip(disks).try_for_each(|(number, disk)| self.tell_disk(root, number, *disk))?;
+        if let Some(card) = card {
+            self.tell_card(root, &card)?;
+        }
         if let Some(volume) = self.volumes.get_mut(&MACHINE_VOLUME) {
             volume.read_only = true;
         }
@@ -193,14 +197,14 @@ impl<S: PageStorage> FileTree<S> {
     }
 
     /// A file with one line at a path below a folder.
-    fn tell_at(&mut self, root: NodeId, path: &str, text: &str) -> Result<()> {
+    pub(super) fn tell_at(&mut self, root: NodeId, path: &str, text: &str) -> Result<()> {
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
         let folder = self.told_folder(root, folder)?;
         self.tell(folder, name, text)
     }
 
     /// A folder below another one, with those above it.
-    fn told_folder(&mut self, from: NodeId, path: &str) -> Result<NodeId> {
+    pub(super) fn told_folder(&mut self, from: NodeId, path: &str) -> Result<NodeId> {
         path.split('/').try_fold(from, |above, name| match self.look_up(above, name.as_bytes()) {
             Ok(there) => Ok(there),
             Err(_) => self.create(above, name.as_bytes(), fresh(linux::S_IFDIR | 0o755)),

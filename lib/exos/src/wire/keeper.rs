@@ -42,6 +42,8 @@ pub const STACK_PAGES: usize = 16;
 const PATIENCE: u64 = 3_000_000_000;
 /// Nanoseconds until the next look while the card has no room.
 const FULL: u64 = 1_000_000;
+/// Neighbours that programs are told of.
+const NEIGHBORS: usize = 64;
 /// Connections of a listener that wait in the stack, where the server's queue is full.
 const BACKLOG: usize = 128;
 
@@ -170,10 +172,13 @@ impl Keeper {
         let wire = &mut server.wire;
         if addresses != wire.addresses {
             wire.addresses = addresses;
-            wire.gateways = self.stack.routes_mut().iter().filter_map(|route| route.gateway).map(from_stack).collect();
+            wire.gateways = self.stack.routes().iter().filter_map(|route| route.gateway).map(from_stack).collect();
             let servers = self.stack.lease().map(|lease| lease.name_servers.clone()).unwrap_or_default();
             wire.name_servers = servers.iter().map(|address| from_stack(address.to_ipv6_mapped())).collect();
         }
+        let neighbors = self.stack.neighbors().map(|(address, hardware)| (from_stack(address), hardware.0));
+        wire.neighbors.clear();
+        wire.neighbors.extend(neighbors.take(NEIGHBORS));
         let has_lease = self.stack.lease().is_some();
         let is_late = runtime::clock::now() >= self.begun + PATIENCE;
         let settles = !wire.is_settled && (has_lease || is_late);

@@ -9,9 +9,11 @@ use crate::server::dispatch::FileServer;
 use crate::server::protocol::{NETWORK_DONE, NETWORK_WORK, NOT_YET};
 use crate::vfs::inode::NodeId;
 use alloc::collections::VecDeque;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use internet::address::{Address, Endpoint};
+use internet::device::Device;
 use network::slab::Handle;
 use runtime::EnvironmentId;
 use runtime::transfer::Message;
@@ -136,6 +138,30 @@ impl FileServer {
         let seen = self.notice.words()[NETWORK_DONE].load(Acquire);
         *message = [NOT_YET, seen, NETWORK_DONE as u64, 0, 0, 0];
         true
+    }
+
+    /// The card as `internet::device` describes it.
+    ///
+    /// # Errors
+    /// `NOT_LOADED` while it has no address yet.
+    pub(crate) fn card_lines(&mut self) -> Result<Vec<String>> {
+        let Some(card) = card::find() else { return Ok(Vec::new()) };
+        match self.need_wire() {
+            Err(Errno::NOT_LOADED) => return Err(Errno::NOT_LOADED),
+            // The card is there, whatever became of its keeper.
+            Ok(()) | Err(_) => {}
+        }
+        // Mapped addresses have 96 bits before their own.
+        let bits = |address: Address, bits: u8| if address.to_v4().is_some() { bits.saturating_sub(96) } else { bits };
+        let device = Device {
+            hardware: card.hardware,
+            mtu: card.mtu as u32,
+            addresses: self.wire.addresses.iter().map(|(own, length)| (*own, bits(*own, *length))).collect(),
+            gateways: self.wire.gateways.clone(),
+            name_servers: self.wire.name_servers.clone(),
+            neighbors: self.wire.neighbors.clone(),
+        };
+        Ok(device.to_lines())
     }
 
     pub(crate) fn wake_wire(&self) {

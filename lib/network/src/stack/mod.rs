@@ -15,7 +15,7 @@ use core::net::Ipv6Addr;
 use crate::address::{Endpoint, Pair};
 use crate::dhcp;
 use crate::icmp::ErrorLimit;
-use crate::link::Link;
+use crate::link::{EthernetAddress, Link};
 use crate::packet::{Datagram, HOP_LIMIT, UDP};
 use crate::reassembly::Reassembly;
 use crate::route::{Prefix, Routes};
@@ -101,6 +101,15 @@ impl<L: Link> Stack<L> {
 
     pub fn addresses(&self) -> &[Prefix] {
         &self.departure.addresses
+    }
+
+    pub fn routes(&self) -> &Routes {
+        &self.departure.routes
+    }
+
+    /// Neighbours whose address on the link is known.
+    pub fn neighbors(&self) -> impl Iterator<Item = (Ipv6Addr, EthernetAddress)> {
+        self.departure.neighbors.iter()
     }
 
     pub fn routes_mut(&mut self) -> &mut Routes {

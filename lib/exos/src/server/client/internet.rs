@@ -3,19 +3,31 @@
 
 use super::Client;
 use crate::errno::Result;
-use crate::server::protocol::{InternetRequest, Request, WINDOW_BYTES};
+use crate::hw::card;
+use crate::hw::current::process;
+use crate::server::protocol::{InternetRequest, Listed, Request, WINDOW_BYTES};
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use internet::address::Endpoint;
 use internet::control::Sending;
 use internet::datagram::{HEAD_BYTES, HEAD_WORDS, Head};
+use internet::device::Device;
 use runtime::PageNumber;
 use runtime::transfer::Message;
 
 /// Bits of a request to send, above its length: more bytes of the datagram come; there is an address.
 const MORE: u64 = 1 << 24;
 const HAS_ADDRESS: u64 = 1 << 25;
+
+/// The network card, as the server describes it. The first question waits until the card has addresses, or none came.
+pub fn network_card() -> Option<Device> {
+    card::is_there().then(|| process().files.lock().lines(Listed::Card).ok()).flatten().and_then(|text| {
+        let text = String::from_utf8(text).ok()?;
+        Device::from_lines(&text)
+    })
+}
 
 impl Client {
     /// A fresh socket: its node, which the caller holds, and its page.

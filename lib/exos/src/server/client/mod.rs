@@ -21,6 +21,7 @@ mod registration;
 mod rpc;
 
 pub use disk::disk_line;
+pub use internet::network_card;
 pub use ipc::{changes, futex_wakes, mount_changes};
 pub use open::{Opened, OpenedProgram, PrefaultSet, program_generation};
 pub use rpc::{TakingOver, admit, draw, draw_for_end, signal, tell_parent};
