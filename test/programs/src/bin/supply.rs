@@ -8,6 +8,7 @@ use abi::budget::Resource;
 use abi::capability::Rights;
 use abi::limits::MAP_ROWS;
 use abi::page_table::{CACHE_DISABLE, LARGE, MapRow, NO_EXECUTE, PAGE, PRESENT, WRITE};
+use abi::syscall::number;
 use abi::upcall::kind;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
@@ -451,13 +452,14 @@ fn fault_13_rows_that_cannot_be_told() -> Outcome {
     let before = Snapshot::settled()?;
     let tried = |at: u64, count: u64| {
         attempt!(
-            ["mov eax, 47", "syscall", "cmp rax, 0", "jne 77f", "ud2"],
+            ["mov rax, r15", "syscall", "cmp rax, 0", "jne 77f", "ud2"],
             "rdi" = KEY.0,
             "rsi" = own.list.0,
             "rdx" = KEY.0,
             "r10" = area::root().0,
             "r8" = at,
-            "r9" = count
+            "r9" = count,
+            "r15" = number::page_supply
         )
         .map(|frame| frame.kind)
     };
@@ -487,13 +489,14 @@ fn fault_17_rows_that_are_mapped_away() -> Outcome {
         }
         let before = used();
         let raised = attempt!(
-            ["mov eax, 47", "syscall", "ud2"],
+            ["mov rax, r15", "syscall", "ud2"],
             "rdi" = KEY.0,
             "rsi" = own.list.0,
             "rdx" = KEY.0,
             "r10" = area::root().0,
             "r8" = PLACE,
-            "r9" = 2
+            "r9" = 2,
+            "r15" = number::page_supply
         );
         check!(raised.map(|frame| frame.kind) == Some(expected), "it raised {raised:?}");
         check!(used() == before + 2 && info.pages().count() as u64 == used(), "{before} pages became {}", used());
