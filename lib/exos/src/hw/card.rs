@@ -91,7 +91,7 @@ impl Card {
             send_slots: SEND_SLOTS as u64,
             pages: pages.as_ptr() as u64,
         };
-        let at = UserAddress((&raw const wanted) as u64);
+        let at = (&raw const wanted) as u64;
         // SAFETY: the kernel reads the specification and the numbers; what it writes are pages of a window, of atomics.
         unsafe { syscall::page_become(KeyIndex::FIRST, ring, PageKind::PacketRing as u64, at) }?;
         let atoms = [Atom { size: 2, mask: 0xffff, low: CARD as u32, ..Atom::default() }];
