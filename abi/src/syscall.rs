@@ -51,8 +51,13 @@ macro_rules! for_each_syscall {
             /// Sets an entry of an access list to the name of `source` with `rights`; no rights empty the entry.
             6 access_list_set(key: KeyIndex, list: PageNumber, index: u64, source: KeyIndex, rights: u64) -> (), right "own on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument];
 
-            /// Allocates a page, zeroed, under an access list: this very page, or any ([`PageNumber::NONE`](crate::PageNumber::NONE)).
-            7 page_allocate(key: KeyIndex, list: PageNumber, page: PageNumber) -> PageNumber, right "own on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, NotFree, OverBudget, Exhausted, Again];
+            /// Allocates a page under an access list for each of `count` rows of [`MapRow`](crate::page_table::MapRow), and sets
+            /// the entry of the row to it, as `page_map` does. The page number in a row is that of an ordinary page whose contents
+            /// the fresh page begins with ([`PageNumber::NONE`](crate::PageNumber::NONE): zeros). The number of the fresh page takes
+            /// its place in the caller's memory. Where `root` is [`PageNumber::NONE`](crate::PageNumber::NONE), nothing is mapped:
+            /// rows have no bits, and their address is that of the very page that is wanted (0: any). Stops at the first error. The
+            /// result is how many rows were done, also after an error, whose detail is the row.
+            7 page_allocate(key: KeyIndex, list: PageNumber, root_key: KeyIndex, root: PageNumber, rows: UserAddress, count: u64) -> u64, right "own on the list; write on the root; by the key of each row read on the source, read or write on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, Shared, NotFree, OverBudget, Exhausted, TooMany, Again];
             /// Gives a page up. What still uses it keeps it as an orphan until its last use ends: entries and device pins that
             /// hold it, links that lead to a table, pages that name an access list which names itself. A table that
             /// nothing leads to is emptied first, in steps.
@@ -153,45 +158,38 @@ macro_rules! for_each_syscall {
             /// that the area lies in and the tables on the way to that. All else goes as by `environment_destroy`, in steps.
             37 environment_renew(key: KeyIndex, environment: EnvironmentId, name: KeyIndex, first: PageNumber, keeps: u64) -> EnvironmentId, right "own on the environment and on all its pages, read on `first`", errors [BadArgument, NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, NotMapped, NoSuchEnvironment, OverBudget, Again];
 
-            /// Allocates any page for each of `count` rows of [`MapRow`](crate::page_table::MapRow), as `page_allocate` does, and sets the
-            /// entry of the row to it, as `page_map` does; where `root` is [`PageNumber::NONE`](crate::PageNumber::NONE), rows have no
-            /// address and no bits, and nothing is mapped. The page number in a row is that of an ordinary page whose contents the fresh
-            /// page begins with ([`PageNumber::NONE`](crate::PageNumber::NONE): zeros); that of the fresh page takes its place in the
-            /// caller's memory. Stops at the first error. The result is how many rows were done, also after an error, whose detail is the row.
-            38 page_supply(key: KeyIndex, list: PageNumber, root_key: KeyIndex, root: PageNumber, rows: UserAddress, count: u64) -> u64, right "own on the list; write on the root; by the key of each row read on the source, read or write on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, Shared, OverBudget, Exhausted, TooMany, Again];
-
             /// Makes the end of a request on a queue of a device raise event bits of an environment. The console raises
             /// them when a frame came or room came free. The environment is the caller, or accepts the bits from every
             /// environment. [`EnvironmentId::NONE`](crate::EnvironmentId::NONE) or no bits end the binding. `device` is
             /// the index in [`DeviceInfo`](crate::device::DeviceInfo)`[]`.
-            39 device_bind(key: KeyIndex, device: u64, queue: u64, environment: EnvironmentId, bits: u64) -> (), right "own on the device", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, Absent];
+            38 device_bind(key: KeyIndex, device: u64, queue: u64, environment: EnvironmentId, bits: u64) -> (), right "own on the device", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, Absent];
             /// Submits requests of `count` rows of [`TransferRow`](crate::device::TransferRow) to a disk: all or none.
             /// The kernel pins each page for the device until the request ends, writes the result into the status
             /// word, and raises the bound event bits. The result is the number of requests. `Exhausted`: the device
             /// takes no more now. `OverBudget` with the resource `Page`: the caller or the owner of a page has not
             /// given back pages in time. `TooMany`: with these requests the caller would have more than `DEVICE_PINS`.
-            40 device_submit(key: KeyIndex, device: u64, queue: u64, rows: UserAddress, count: u64) -> u64, right "read on the device, write to write or flush; own on each page", errors [NoSuchKey, NotPermitted, NoSuchPage, WrongKind, BadAddress, BadArgument, OverBudget, Exhausted, TooMany, Absent];
+            39 device_submit(key: KeyIndex, device: u64, queue: u64, rows: UserAddress, count: u64) -> u64, right "read on the device, write to write or flush; own on each page", errors [NoSuchKey, NotPermitted, NoSuchPage, WrongKind, BadAddress, BadArgument, OverBudget, Exhausted, TooMany, Absent];
 
             /// Opens an interface (1) or closes it (0). A closed one receives and sends nothing.
-            41 network_open(key: KeyIndex, interface: u64, open: u64) -> (), right "own on the interface", errors [NoSuchKey, NotPermitted, BadArgument, InUse, Absent];
+            40 network_open(key: KeyIndex, interface: u64, open: u64) -> (), right "own on the interface", errors [NoSuchKey, NotPermitted, BadArgument, InUse, Absent];
             /// Inserts a filter made of a [`FilterSpecification`](crate::packet_filter::FilterSpecification), in
             /// steps. The result is its number. After `Again` the next call continues with the filter that the caller
             /// began, whatever its arguments. `NotPermitted` with 256 + n: conjunction n is not contained in the
             /// parent; with 512 + n: byte n of the template is not. `BadArgument` with 256 + 32 c + a: atom a of
             /// conjunction c. `Overlap` names a filter that the caller does not own and that does not lie above the
             /// new one.
-            42 filter_insert(key: KeyIndex, specification: UserAddress) -> u64, right "own on the parent, or on the interface; own on the list; write on the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, OverBudget, Exhausted, TooMany, Overlap, Gone, Absent, Again];
+            41 filter_insert(key: KeyIndex, specification: UserAddress) -> u64, right "own on the parent, or on the interface; own on the list; write on the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, OverBudget, Exhausted, TooMany, Overlap, Gone, Absent, Again];
             /// Removes a filter, in steps. Filters in it come to lie in its parent.
-            43 filter_remove(key: KeyIndex, filter: u64) -> (), right "own on the filter", errors [NoSuchKey, NotPermitted, Gone, Absent, Again];
+            42 filter_remove(key: KeyIndex, filter: u64) -> (), right "own on the filter", errors [NoSuchKey, NotPermitted, Gone, Absent, Again];
             /// Gives a filter another ring, or none ([`PageNumber::NONE`](crate::PageNumber::NONE)).
-            44 filter_direct(key: KeyIndex, filter: u64, ring_key: KeyIndex, ring: PageNumber) -> (), right "own on the filter, write on the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, Gone, Absent];
+            43 filter_direct(key: KeyIndex, filter: u64, ring_key: KeyIndex, ring: PageNumber) -> (), right "own on the filter, write on the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, Gone, Absent];
             /// Sends the frames of up to `count` [`SendSlot`](crate::packet_ring::SendSlot)s of a ring, from slot
             /// `first` on, round and round. The result is how many were taken. The error is that of the first. The
             /// kernel copies the header, compares it with the template of the filter, and sends the copy. It pins the
             /// pages of segments until the frame is sent. `NotPermitted` with 256 + n: byte n of the header differs
             /// from the template. `BadArgument` with 256: the counts of the slot, 257: its offload, 258 + n: segment
             /// n. `Exhausted`: the device takes no more now.
-            45 packet_send(key: KeyIndex, ring: PageNumber, first: u64, count: u64) -> u64, right "write on the ring and on each filter, read on each page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument, OverBudget, Exhausted, TooMany, Gone, Absent, Again];
+            44 packet_send(key: KeyIndex, ring: PageNumber, first: u64, count: u64) -> u64, right "write on the ring and on each filter, read on each page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument, OverBudget, Exhausted, TooMany, Gone, Absent, Again];
         }
     };
 }

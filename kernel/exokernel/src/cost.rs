@@ -35,7 +35,7 @@ pub(crate) const PAGE_FREED: u32 = 2;
 pub(crate) const MAP_ROW_RUN: u32 = 2;
 /// Any other row of `page_map`.
 pub(crate) const MAP_ROW: u32 = 16;
-/// A row of `page_supply`, beyond its page.
+/// A row of `page_allocate`, beyond its page.
 pub(crate) const SUPPLY_ROW: u32 = 4;
 /// Binding or unbinding a page, outside of a run.
 pub(crate) const PAGE_BIND: u32 = 4;

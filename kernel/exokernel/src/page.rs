@@ -193,16 +193,6 @@ impl Kernel {
         put_under(page, info, list.unwrap_or(PageNumber::NONE));
     }
 
-    /// Allocates a page (see `abi::syscall`).
-    pub(crate) fn allocate_page(&mut self, key: KeyIndex, list: PageNumber, page: PageNumber) -> Outcome<PageNumber> {
-        permit(self.rights_on_list(key, list)?, Rights::OWN)?;
-        let caller = self.caller();
-        self.check_allocation(caller)?;
-        let page = if page == PageNumber::NONE { self.any_free_page(caller)? } else { self.this_free_page(page)? };
-        self.give_page(page, caller, list);
-        Ok(page)
-    }
-
     /// Fails unless a page is an ordinary one that a key opens to be read.
     pub(crate) fn readable(&self, key: KeyIndex, page: PageNumber) -> Result<(), Failure> {
         let info = self.page(page)?;
@@ -233,7 +223,7 @@ impl Kernel {
     }
 
     /// This page, if it is free.
-    fn this_free_page(&self, page: PageNumber) -> Outcome<PageNumber> {
+    pub(crate) fn this_free_page(&self, page: PageNumber) -> Outcome<PageNumber> {
         let info = self.page(page)?;
         match state(info).kind {
             PageKind::Free => Ok(page),

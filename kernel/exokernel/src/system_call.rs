@@ -215,11 +215,7 @@ impl Calls for Kernel {
     ) -> Outcome<()> {
         self.set_access_list_entry(key, list, index, source, rights)
     }
-    #[inline(always)]
-    fn page_allocate(&mut self, key: KeyIndex, list: PageNumber, page: PageNumber) -> Outcome<PageNumber> {
-        self.allocate_page(key, list, page)
-    }
-    fn page_supply(
+    fn page_allocate(
         &mut self,
         key: KeyIndex,
         list: PageNumber,
@@ -228,7 +224,7 @@ impl Calls for Kernel {
         rows: UserAddress,
         count: u64,
     ) -> Outcome<u64> {
-        self.supply_pages((key, list), (root_key, root), rows, count)
+        self.allocate_pages((key, list), (root_key, root), rows, count)
     }
     fn page_free(&mut self, key: KeyIndex, page: PageNumber) -> Outcome<()> {
         self.free_page(key, page)

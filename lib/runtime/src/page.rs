@@ -67,6 +67,20 @@ fn become_object(key: KeyIndex, page: PageNumber, kind: PageKind, argument: u64)
     unsafe { syscall::page_become(key, page, kind as u64, argument) }
 }
 
+/// One call of the kernel's: any page ([`PageNumber::NONE`]) or this very one, zeroed.
+///
+/// # Errors
+/// The kernel's refusals of `page_allocate`.
+#[inline]
+pub fn allocate_one(key: KeyIndex, list: PageNumber, page: PageNumber) -> Result<PageNumber, Failure> {
+    let wanted = if page == PageNumber::NONE { 0 } else { page.0 << 12 };
+    let mut row = MapRow { address: wanted, entry: PAGE };
+    let at = UserAddress(&raw mut row as u64);
+    // SAFETY: the kernel reads and writes one row, and maps nothing.
+    unsafe { syscall::page_allocate(key, list, KeyIndex::WELL_KNOWN, PageNumber::NONE, at, 1) }?;
+    Ok(page_of(row.entry))
+}
+
 impl Allocator {
     /// Pages under the access list of the running environment.
     pub fn own() -> Self {
@@ -87,7 +101,7 @@ impl Allocator {
     /// The kernel's refusals of `page_allocate`.
     pub fn allocate_this(self, page: PageNumber) -> Result<PageNumber, Failure> {
         loop {
-            match syscall::page_allocate(self.key, self.list, page) {
+            match allocate_one(self.key, self.list, page) {
                 Err(Failure { error: Error::Again, .. }) => let_give_back(),
                 done => return done,
             }
@@ -131,7 +145,7 @@ impl Allocator {
     /// A page with the contents of another that `key` may read.
     ///
     /// # Errors
-    /// The kernel's refusals of `page_supply`.
+    /// The kernel's refusals of `page_allocate`.
     pub fn copy(self, key: KeyIndex, page: PageNumber) -> Result<PageNumber, Failure> {
         let mut copy = [page];
         self.copy_many(key, &mut copy)?;
@@ -167,7 +181,7 @@ impl Allocator {
         let (root_key, root) = space.unwrap_or((KeyIndex::WELL_KNOWN, PageNumber::NONE));
         let (at, count) = (UserAddress(rows.as_mut_ptr() as u64), rows.len().min(MAP_ROWS) as u64);
         // SAFETY: the rows are ours alone, as many as we say, and the caller answers for what is mapped.
-        unsafe { syscall::page_supply(self.key, self.list, root_key, root, at, count) }.map(|done| done as usize)
+        unsafe { syscall::page_allocate(self.key, self.list, root_key, root, at, count) }.map(|done| done as usize)
     }
 
     /// The rows that are left after a first call.

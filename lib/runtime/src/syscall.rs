@@ -99,7 +99,7 @@ macro_rules! stub {
     (batch $($rest:tt)*) => { raw! { batch $($rest)* } };
     (page_unbind $($rest:tt)*) => { raw! { page_unbind $($rest)* } };
     (page_map $($rest:tt)*) => { raw! { page_map $($rest)* } };
-    (page_supply $($rest:tt)*) => { raw! { page_supply $($rest)* } };
+    (page_allocate $($rest:tt)*) => { raw! { page_allocate $($rest)* } };
     (address_space_switch $($rest:tt)*) => { raw! { address_space_switch $($rest)* } };
     (page_table_link $($rest:tt)*) => { raw! { page_table_link $($rest)* } };
     (page_table_unlink $($rest:tt)*) => { raw! { page_table_unlink $($rest)* } };

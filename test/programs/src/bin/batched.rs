@@ -154,7 +154,6 @@ fn fault_153_objects_64_to_a_batch(_: &World) -> Outcome {
         run("page_become", &pages.iter().map(become_one).collect::<Vec<_>>())?;
         run("page_free", &pages.iter().map(|page| row(number::page_free, &[KEY, page.0])).collect::<Vec<_>>())?;
     }
-    same("page_allocate", number::page_allocate, &[KEY, own.list.0, PageNumber::NONE.0])?;
     Ok(())
 }
 
@@ -225,7 +224,7 @@ fn fault_153_refused_environments_64_to_a_batch(_: &World) -> Outcome {
 
 /// A place that tables lead to and nothing uses.
 const PLACE: u64 = 0x320_0000_0000;
-/// Rows of `page_map` and `page_supply`.
+/// Rows of `page_map` and `page_allocate`.
 const MAPPED: u64 = abi::limits::MAP_ROWS as u64;
 static MAP: [AtomicU64; 2 * MAPPED as usize] = [const { AtomicU64::new(0) }; 2 * MAPPED as usize];
 
@@ -278,7 +277,7 @@ fn supply(own: Allocator) -> Outcome {
         MAP[2 * index].store(KEY, SeqCst);
         MAP[2 * index + 1].store(abi::page_table::PAGE, SeqCst);
     }
-    same("page_supply", number::page_supply, &[KEY, own.list.0, KEY, PageNumber::NONE.0, MAP.as_ptr() as u64, 4])
+    same("page_allocate", number::page_allocate, &[KEY, own.list.0, KEY, PageNumber::NONE.0, MAP.as_ptr() as u64, 4])
 }
 
 /// Rows of all kinds in random order.
@@ -291,7 +290,12 @@ fn fault_153_mixtures(_: &World) -> Outcome {
         BUFFER[1023].store(round, SeqCst);
         let draw = |random: &mut Random| match random.below(9) {
             index @ 0..=6 => kinds[index as usize].1,
-            7 => row(number::page_allocate, &[KEY, own.list.0, PageNumber::NONE.0]),
+            7 => {
+                MAP[0].store(KEY, SeqCst);
+                MAP[1].store(abi::page_table::PAGE, SeqCst);
+                let at = MAP.as_ptr() as u64;
+                row(number::page_allocate, &[KEY, own.list.0, KEY, PageNumber::NONE.0, at, 1])
+            }
             _ => row(number::null, &[]),
         };
         let rows: Vec<BatchRow> = (0..BATCH_ROWS).map(|_| draw(&mut random)).collect();

@@ -307,7 +307,7 @@ fn fault_76_a_page_freed_in_flight_is_an_orphan_until_the_end(world: &World) -> 
         granted!(syscall::page_free(KEY, *page));
     }
     check!(info.device_pins() == 1 && info.is_orphan(), "the last page has {} device pins", info.device_pins());
-    refused!(syscall::page_allocate(KEY, area::access_list(), last), NotFree);
+    refused!(page::allocate_one(KEY, area::access_list(), last), NotFree);
     refused!(page::become_regions(KEY, last), WrongKind);
     refused!(submit(KEY, device, &[row(READ, 0, last, (statuses.pages[0], 7))]), WrongKind);
     for index in 0..6 {

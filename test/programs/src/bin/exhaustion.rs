@@ -1,6 +1,6 @@
 //! What happens when pages run out: the budget's, or the machine's; at the n-th page that is asked for, for every n; for ever,
 //! or only once. The kernel allocates nothing by itself: every object of it is made of pages that its caller had before, so that
-//! who runs out does so at `page_allocate` or `page_supply`, and has only to give back what it has.
+//! who runs out does so at `page_allocate`, and has only to give back what it has.
 #![no_std]
 #![no_main]
 

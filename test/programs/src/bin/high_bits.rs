@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering::SeqCst;
 use runtime::address_space::{Access, AddressSpace};
 use runtime::area::Area;
 use runtime::environment::Child;
-use runtime::page::Allocator;
+use runtime::page::{self, Allocator};
 use runtime::predicate::{Operator, Predicate, word};
 use runtime::{EnvironmentId, KeyIndex, PageNumber, UserAddress, address_space, area, syscall, time_slice};
 use test_programs::callee::{callee, leave_ready};
@@ -102,7 +102,7 @@ fn fault_158_key_indices_with_high_bits() -> Outcome {
         refused!(syscall::key_drop(area::number(), key, good), NoSuchKey);
         refused!(syscall::access_list_set(key, allocator.list, 9, good, 0), NoSuchKey);
         refused!(syscall::access_list_set(good, allocator.list, 9, key, u64::from(Rights::ALL.0)), NoSuchKey);
-        refused!(syscall::page_allocate(key, allocator.list, PageNumber::NONE), NoSuchKey);
+        refused!(page::allocate_one(key, allocator.list, PageNumber::NONE), NoSuchKey);
         // SAFETY: the page is mapped nowhere, and each call is refused.
         refused!(unsafe { syscall::page_free(key, page) }, NoSuchKey);
         refused!(syscall::page_claim(key, page, good, allocator.list), NoSuchKey);

@@ -105,8 +105,8 @@ fn a_page_by_name_and_any_page() -> Outcome {
     check!(granted!(pages.allocate_this(page)) == page, "another page came than was named");
     refused!(pages.allocate_this(PageNumber(exposed::kernel().pages.load(Relaxed))), NoSuchPage);
     refused!(pages.allocate_this(PageNumber(u64::MAX >> 1)), NoSuchPage);
-    refused!(syscall::page_allocate(KeyIndex::WELL_KNOWN, pages.list, PageNumber::NONE), NotPermitted);
-    refused!(syscall::page_allocate(KeyIndex::FIRST, page, PageNumber::NONE), WrongKind);
+    refused!(page::allocate_one(KeyIndex::WELL_KNOWN, pages.list, PageNumber::NONE), NotPermitted);
+    refused!(page::allocate_one(KeyIndex::FIRST, page, PageNumber::NONE), WrongKind);
     granted!(pages.free(page));
     Ok(())
 }

@@ -17,7 +17,7 @@ use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use runtime::address_space::{self, Access};
 use runtime::area::Area;
 use runtime::environment::{Builder, Child};
-use runtime::page::{Allocator, PageKind};
+use runtime::page::{self, Allocator, PageKind};
 use runtime::predicate::{
     Event, EventLoop, Fired, Next, Operator, Predicate, Source, clock as until, wait_any, word, word_masked,
 };
@@ -157,7 +157,7 @@ fn the_record_of_a_page_wakes(world: &World) -> Outcome {
     let is_free = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.kind() == PageKind::Free);
     for place in [numbers().find(is_free), numbers().rev().find(is_free)] {
         let page = place.ok_or("no page is free")?;
-        granted!(syscall::page_allocate(KeyIndex::FIRST, own.list, page));
+        granted!(page::allocate_one(KeyIndex::FIRST, own.list, page));
         let child = spawn(world, watch_references, page.0)?;
         check!(eventually(|| status(&child, 1) == 1 && sleeps(&child)), "it does not sleep by the record of {page:?}");
         check!(status(&child, 2) == 0, "it woke up too early");

@@ -12,7 +12,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use runtime::area::Area;
 use runtime::environment::Child;
-use runtime::page::Allocator;
+use runtime::page::{self, Allocator};
 use runtime::upcall::{Context, set_handler};
 use runtime::{Error, KeyIndex, PageNumber, area, clock, exposed, predicate, syscall, time_slice};
 use test_programs::child::{eventually, launch, once_in, prepare, status};
@@ -61,7 +61,7 @@ extern "C" fn give_back(context: &mut Context) {
         }
         left -= u64::from(Allocator::own().free(PageNumber(word.swap(0, Relaxed))).is_ok());
     }
-    if syscall::page_allocate(KeyIndex::FIRST, Allocator::own().list, PageNumber::NONE).is_err() {
+    if page::allocate_one(KeyIndex::FIRST, Allocator::own().list, PageNumber::NONE).is_err() {
         Area::current().status(REFUSALS).fetch_add(1, SeqCst);
     }
 }
@@ -205,7 +205,7 @@ fn who_is_below_its_reservation_gets_what_others_do_not_give_back(world: &World)
 
 fn a_search_left_unfinished_misleads_nobody(world: &World) -> Outcome {
     let hog = hog(world, hog_and_give_back)?;
-    let ask = || syscall::page_allocate(KeyIndex::FIRST, Allocator::own().list, PageNumber::NONE);
+    let ask = || page::allocate_one(KeyIndex::FIRST, Allocator::own().list, PageNumber::NONE);
     let is_asked = |info: exposed::Environment| info.revocation_resource.load(SeqCst) != 0;
     while !exposed::environment(hog.number).is_some_and(is_asked) && status(&hog, REQUESTS) == 0 {
         if let Ok(page) = ask() {

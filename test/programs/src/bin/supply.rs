@@ -18,7 +18,7 @@ use runtime::area::Area;
 use runtime::environment::Builder;
 use runtime::page::{self, Allocator, PageKind};
 use runtime::upcall::{Context, set_handler};
-use runtime::{Failure, KeyIndex, PageNumber, UserAddress, area, clock, exposed, key, syscall, time_slice};
+use runtime::{Error, Failure, KeyIndex, PageNumber, UserAddress, area, clock, exposed, key, syscall, time_slice};
 use test_programs::attempt::watch;
 use test_programs::child::{death, eventually, launch, prepare, status};
 use test_programs::snapshot::Snapshot;
@@ -30,6 +30,7 @@ guest! {
     Child what_was_mapped_there_gives_way;
     Child a_copy_of_what_it_replaces;
     Child nothing_is_mapped_without_a_root;
+    Child a_row_names_the_page_that_it_wants;
     Child another_address_space_of_ones_own;
     Child rows_before_a_refused_one_are_done;
     Child more_rows_than_one_entry_does;
@@ -65,7 +66,7 @@ fn page_in(row: &MapRow) -> PageNumber {
 fn supply_by(keys: [KeyIndex; 2], list: PageNumber, root: PageNumber, rows: &mut [MapRow]) -> Result<u64, Failure> {
     let at = UserAddress(rows.as_mut_ptr() as u64);
     // SAFETY: the rows are as many as we say, and no object of the program lies where they map.
-    unsafe { syscall::page_supply(keys[0], list, keys[1], root, at, rows.len() as u64) }
+    unsafe { syscall::page_allocate(keys[0], list, keys[1], root, at, rows.len() as u64) }
 }
 
 fn supply(rows: &mut [MapRow]) -> Result<u64, Failure> {
@@ -162,6 +163,25 @@ fn zeros_and_copies_come_where_rows_say() -> Outcome {
     drop_page(PLACE, source)
 }
 
+/// Without a root, the address of a row names the page that is wanted.
+fn a_row_names_the_page_that_it_wants() -> Outcome {
+    let own = Allocator::own();
+    let alone = |rows: &mut [MapRow]| supply_by([KEY, KeyIndex(43)], own.list, PageNumber::NONE, rows);
+    let [first, second] = [granted!(own.allocate()), granted!(own.allocate())];
+    check!(own.free_many(&[first, second]) == 2, "the pages were not freed");
+    let mut rows = [row(second.address(), ZEROS, 0), row(first.address(), ZEROS, 0)];
+    check!(granted!(alone(&mut rows)) == 2, "not all rows were done");
+    check!([page_in(&rows[0]), page_in(&rows[1])] == [second, first], "other pages came: {rows:?}");
+    let used = used();
+    for (address, error) in [(first.address(), Error::NotFree), (!0xfff, Error::NoSuchPage)] {
+        let told = alone(&mut [row(address, ZEROS, 0)]);
+        check!(told == Err(error.about(0)), "a row that wants the page at {address:#x} gave {told:?}");
+    }
+    check!(self::used() == used, "a refused row took a page");
+    check!(own.free_many(&[first, second]) == 2, "the pages were not freed");
+    Ok(())
+}
+
 fn what_was_mapped_there_gives_way() -> Outcome {
     make_tables()?;
     let own = Allocator::own();
@@ -223,7 +243,7 @@ fn nothing_is_mapped_without_a_root() -> Outcome {
         check!(is_it, "something else lies in it");
         drop_page(PLACE + PAGE_BYTES, page_in(row))?;
     }
-    for bad in [row(PLACE, ZEROS, 0), row(0, ZEROS, PRESENT), row(0, ZEROS, NO_EXECUTE), row(0, source, WRITABLE)] {
+    for bad in [row(0, ZEROS, PRESENT), row(0, ZEROS, NO_EXECUTE), row(0, source, WRITABLE)] {
         refused!(alone(&mut [bad]), BadArgument);
     }
     drop_page(PLACE, source)
@@ -459,7 +479,7 @@ fn fault_13_rows_that_cannot_be_told() -> Outcome {
             "r10" = area::root().0,
             "r8" = at,
             "r9" = count,
-            "r15" = number::page_supply
+            "r15" = number::page_allocate
         )
         .map(|frame| frame.kind)
     };
@@ -496,7 +516,7 @@ fn fault_17_rows_that_are_mapped_away() -> Outcome {
             "r10" = area::root().0,
             "r8" = PLACE,
             "r9" = 2,
-            "r15" = number::page_supply
+            "r15" = number::page_allocate
         );
         check!(raised.map(|frame| frame.kind) == Some(expected), "it raised {raised:?}");
         check!(used() == before + 2 && info.pages().count() as u64 == used(), "{before} pages became {}", used());

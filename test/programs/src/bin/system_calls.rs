@@ -9,7 +9,7 @@ use abi::budget::Resource;
 use abi::environment::Specification;
 use abi::host_channel::{HEADER, PAYLOAD};
 use abi::limits::{BATCH_ROWS, ENTROPY_BYTES, LOG_READ_BYTES, PRIVATE_PAGES_LEAST};
-use abi::page_table::MapRow;
+use abi::page_table::{MapRow, PAGE};
 use abi::syscall::{ASYNCHRONOUS, BatchRow, SYNCHRONOUS, TABLE, number};
 use abi::upcall::kind;
 use abi::{Error, feature};
@@ -82,11 +82,16 @@ fn batch(rows: &mut [BatchRow]) -> Result<u64, Failure> {
     unsafe { syscall::batch(UserAddress(rows.as_mut_ptr() as u64), rows.len() as u64) }
 }
 
+/// Asks for any page, with zeros, mapped nowhere.
+const FRESH: MapRow = MapRow { address: 0, entry: PAGE };
+
 fn a_batch_stops_at_the_first_error() -> Outcome {
     let own = Allocator::own();
-    let allocate = |list: u64| BatchRow {
+    let mut pages = [FRESH; 4];
+    let mut places = pages.iter_mut().map(|row| core::ptr::from_mut(row) as u64);
+    let mut allocate = |list: u64| BatchRow {
         number: number::page_allocate,
-        arguments: [KEY, list, PageNumber::NONE.0, 0, 0, 0],
+        arguments: [KEY, list, KEY, PageNumber::NONE.0, places.next().unwrap_or(0), 1],
         unused: 0,
     };
     let mut rows = [allocate(own.list.0), allocate(own.list.0), allocate(u64::MAX), allocate(own.list.0)];
@@ -98,8 +103,8 @@ fn a_batch_stops_at_the_first_error() -> Outcome {
     check!(rows[0].number == 0 && rows[1].number == 0, "the first two rows were refused");
     check!(rows[2].number == Error::NoSuchPage as u64, "the third row says {}", rows[2].number);
     check!(rows[3].number == number::page_allocate, "the fourth row was touched");
-    for row in &rows[..2] {
-        granted!(own.free(PageNumber(row.arguments[0])));
+    for row in &core::hint::black_box(&pages)[..2] {
+        granted!(own.free(PageNumber((row.entry & PAGE) >> 12)));
     }
     for forbidden in
         [number::batch, number::time_slice_yield, number::predicate_wait, SYNCHRONOUS | 1, ASYNCHRONOUS | 1]
@@ -169,7 +174,7 @@ fn pointed_calls(region: PageNumber) -> [Pointed; 11] {
     [
         call(number::batch, [0, 3, 0, 0, 0, 0], 0, true),
         call(number::page_map, [KEY, area::root().0, 0, 3, 0, 0], 2, false),
-        call(number::page_supply, [KEY, area::access_list().0, KEY, area::root().0, 0, 3], 4, true),
+        call(number::page_allocate, [KEY, area::access_list().0, KEY, area::root().0, 0, 3], 4, true),
         call(number::environment_create, [KEY, 0, 0, 0, 0, 0], 1, false),
         call(number::predicate_wait, [0, 2, 0, 0, 0, 0], 0, false),
         call(number::region_read, [KEY, region.0, 0, 0, 64, 0], 3, true),
@@ -636,6 +641,7 @@ fn fault_16_terms_change_while_they_are_taken(_: &World) -> Outcome {
 /// A row of a batch: pages come under our own list, and never under our creator's.
 fn fault_15_row_of_a_batch_changes_during_the_call() -> Outcome {
     static ROWS: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
+    static FRESH: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
     let own = Allocator::own();
     let creator = exposed::environment(area::number()).map_or(0, |info| info.creator.load(SeqCst));
     let creator = exposed::environment(EnvironmentId(creator)).ok_or("no creator")?;
@@ -644,10 +650,12 @@ fn fault_15_row_of_a_batch_changes_during_the_call() -> Outcome {
     while_flipping(&ROWS[2], [own.list.0, theirs.0], 20_000, || {
         ROWS[0].store(number::page_allocate, SeqCst);
         ROWS[1].store(KEY, SeqCst);
-        ROWS[3].store(PageNumber::NONE.0, SeqCst);
+        FRESH[1].store(PAGE, SeqCst);
+        let rest = [KEY, PageNumber::NONE.0, FRESH.as_ptr() as u64, 1];
+        ROWS[3..].iter().zip(rest).for_each(|(word, value)| word.store(value, SeqCst));
         // SAFETY: the kernel reads and writes one row.
         let done = unsafe { syscall::batch(UserAddress(ROWS.as_ptr() as u64), 1) }.is_ok();
-        let page = PageNumber(ROWS[1].load(SeqCst));
+        let page = PageNumber((FRESH[1].load(SeqCst) & PAGE) >> 12);
         if done {
             let list = exposed::page(page).map(|info| info.access());
             check!(list == Some(own.list), "a page came under the list {list:?}");
@@ -691,11 +699,13 @@ fn fault_17_batch_that_unmaps_its_own_rows() -> Outcome {
     granted!(map(PLACE, page.address() | Access::WRITE.0));
     let rows = MapRow { address: PLACE | KEY, entry: 0 };
     let unmap = [KEY, area::root().0, core::ptr::from_ref(&rows) as u64, 1, 0, 0];
-    let allocate = [KEY, own.list.0, PageNumber::NONE.0, 0, 0, 0];
+    let mut fresh = [FRESH; 2];
+    let mut places = fresh.iter_mut().map(|row| core::ptr::from_mut(row) as u64);
+    let mut allocate = || [KEY, own.list.0, KEY, PageNumber::NONE.0, places.next().unwrap_or(0), 1];
     let batched = [
-        (number::page_allocate, allocate),
+        (number::page_allocate, allocate()),
         (number::page_map, unmap),
-        (number::page_allocate, allocate),
+        (number::page_allocate, allocate()),
         (number::null, [0; 6]),
     ];
     for (index, (number, arguments)) in batched.into_iter().enumerate() {

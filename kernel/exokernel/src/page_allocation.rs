@@ -1,8 +1,10 @@
-//! Supplying pages: allocated, filled and mapped in one call, which is all that a fault of a program takes (xok-exos-sosp97
-//! §5.2; DESIGN.md §4, "Page"; decision 0021).
+//! Allocation of pages: taken, filled and mapped in one call, which is all that a fault of a program takes
+//! (xok-exos-sosp97 §5.2; DESIGN.md §4, "Page"; decision 0021).
 //!
-//! A row is done whole or not at all: whatever could refuse it is asked before a page is taken. What holds always: nobody
-//! sees a page before it holds what its row says, and nobody gets by a row what `page_allocate` and `page_map` would refuse.
+//! Invariants:
+//! - a row is done whole or not at all: every check comes before a page is taken;
+//! - no environment sees a page before the page holds what its row says;
+//! - a row maps nothing that `page_map` would refuse.
 
 use crate::budget;
 use crate::cost;
@@ -36,8 +38,8 @@ struct Supply {
 }
 
 impl Kernel {
-    /// Supplies pages (see `abi::syscall`).
-    pub(crate) fn supply_pages(
+    /// Allocates pages (see `abi::syscall`).
+    pub(crate) fn allocate_pages(
         &mut self,
         (key, list): (KeyIndex, PageNumber),
         (root_key, root): (KeyIndex, PageNumber),
@@ -150,14 +152,17 @@ impl Kernel {
         let source = page_of(row.entry);
         match supply.root {
             Some(root) => self.check_target(supply, root, row)?,
-            None if row.address & !IN_PAGE | row.entry & !PAGE == 0 => {}
+            None if row.entry & !PAGE == 0 => {}
             None => return refuse(Error::BadArgument, 4),
         }
         if source != PageNumber::NONE {
             self.readable(KeyIndex(row.address & IN_PAGE), source)?;
         }
         self.check_allocation(supply.caller)?;
-        let page = self.any_free_page(supply.caller)?;
+        let page = match (supply.root, row.address & !IN_PAGE) {
+            (None, wanted) if wanted != 0 => self.this_free_page(page_at(wanted))?,
+            _ => self.any_free_page(supply.caller)?,
+        };
         self.spend(cost::SUPPLY_ROW);
         self.give(page, source, supply.caller, supply.list);
         row.entry = row.entry & !PAGE | page.address();
@@ -188,6 +193,11 @@ impl Kernel {
         }
         self.leaf_slot(root, address).map(|_| ())
     }
+}
+
+/// The page at a physical address.
+const fn page_at(address: u64) -> PageNumber {
+    PageNumber(address / PAGE_SIZE)
 }
 
 /// What these rights on a list let a key do with its pages, if it may read them.
