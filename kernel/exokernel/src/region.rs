@@ -124,25 +124,4 @@ impl Kernel {
         regions.data[piece.region] = to_words(&data);
         Ok(())
     }
-
-    /// Replaces a word of a region (see `abi::syscall`).
-    pub(crate) fn swap_region(
-        &mut self,
-        key: KeyIndex,
-        page: PageNumber,
-        place: u64,
-        expected: u64,
-        new: u64,
-    ) -> Outcome<u64> {
-        let piece = piece(place, 8)?;
-        if !piece.offset.is_multiple_of(8) {
-            return refuse(Error::BadArgument, 2);
-        }
-        let old = self.opened(key, page, piece.region, Rights::WRITE)?[piece.offset / 8];
-        if old == expected {
-            let regions = self.memory.get_mut::<RegionPage>(page).expect("checked");
-            regions.data[piece.region][piece.offset / 8] = new;
-        }
-        Ok(old)
-    }
 }

@@ -335,21 +335,20 @@ impl Calls for Kernel {
     ) -> Outcome<()> {
         self.name_region(key, page, region, source, rights)
     }
-    fn region_read(&mut self, key: KeyIndex, page: PageNumber, place: u64, to: UserAddress, bytes: u64) -> Outcome<()> {
-        self.read_region(key, page, place, to, bytes)
-    }
-    fn region_write(
+    fn region_copy(
         &mut self,
         key: KeyIndex,
         page: PageNumber,
         place: u64,
-        from: UserAddress,
+        address: UserAddress,
         bytes: u64,
+        write: u64,
     ) -> Outcome<()> {
-        self.write_region(key, page, place, from, bytes)
-    }
-    fn region_swap(&mut self, key: KeyIndex, page: PageNumber, place: u64, expected: u64, new: u64) -> Outcome<u64> {
-        self.swap_region(key, page, place, expected, new)
+        match write {
+            0 => self.read_region(key, page, place, address, bytes),
+            1 => self.write_region(key, page, place, address, bytes),
+            _ => crate::kernel::refuse(Error::BadArgument, 5),
+        }
     }
     fn revocation_request(
         &mut self,

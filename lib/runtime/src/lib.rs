@@ -11,7 +11,7 @@
 //! | [`upcall`], [`frame_handler`], [`critical_section`], [`time_slice`], [`context`], [`vector`] | exceptions, slices, what is saved and when |
 //! | [`predicate`], [`clock`], [`lock`] | waiting, time, exclusion |
 //! | [`exposed`] | what the kernel shows |
-//! | [`page`], [`address_space`], [`window`], [`vm`], [`heap`] | memory |
+//! | [`page`], [`address_space`], [`window`], [`vm`], [`heap`], [`region`] | memory |
 //! | [`key`], [`environment`], [`image`], [`archive`] | making other environments |
 //! | [`transfer`] | calling them |
 //! | [`channel`] | talking to the host |
@@ -37,6 +37,7 @@ pub mod lock;
 pub mod memory;
 pub mod page;
 pub mod predicate;
+pub mod region;
 pub mod syscall;
 pub mod time_slice;
 pub mod transfer;

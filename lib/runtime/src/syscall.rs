@@ -105,8 +105,7 @@ macro_rules! stub {
     (page_table_unlink $($rest:tt)*) => { raw! { page_table_unlink $($rest)* } };
     (environment_create $($rest:tt)*) => { raw! { environment_create $($rest)* } };
     (context_set $($rest:tt)*) => { raw! { context_set $($rest)* } };
-    (region_read $($rest:tt)*) => { raw! { region_read $($rest)* } };
-    (region_write $($rest:tt)*) => { raw! { region_write $($rest)* } };
+    (region_copy $($rest:tt)*) => { raw! { region_copy $($rest)* } };
     (device_submit $($rest:tt)*) => { raw! { device_submit $($rest)* } };
     (page_become $($rest:tt)*) => { raw! { page_become $($rest)* } };
     (filter_insert $($rest:tt)*) => { raw! { filter_insert $($rest)* } };

@@ -151,7 +151,7 @@ fn use_regions() {
     {
         // SAFETY: the kernel reads eight bytes of a word of this function.
         let _ =
-            unsafe { syscall::region_write(KeyIndex::FIRST, page, 1 << 32, UserAddress(&raw const value as u64), 8) };
+            unsafe { syscall::region_copy(KeyIndex::FIRST, page, 1 << 32, UserAddress(&raw const value as u64), 8, 1) };
     }
     let _ = Allocator::own().free(page);
 }

@@ -106,7 +106,7 @@ fn same(name: &str, number: u64, arguments: &[u64]) -> Outcome {
 }
 
 /// The rows that copy, each with as many bytes as it takes.
-fn copies(region: PageNumber) -> [(&'static str, BatchRow); 15] {
+fn copies(region: PageNumber) -> [(&'static str, BatchRow); 14] {
     let header = Header { kind: Kind::Log as u8, length: PAYLOAD as u32 }.to_bytes();
     FRAME[0].store(u64::from_le_bytes(header), SeqCst);
     [
@@ -123,9 +123,8 @@ fn copies(region: PageNumber) -> [(&'static str, BatchRow); 15] {
         ("filter_remove", row(number::filter_remove, &[KEY, 1])),
         ("filter_direct", row(number::filter_direct, &[KEY, 1, KEY, u64::MAX])),
         ("packet_send", row(number::packet_send, &[KEY, 0, 0, 1])),
-        ("region_read", row(number::region_read, &[KEY, region.0, 0, buffer(), REGION_BYTES as u64])),
-        ("region_write", row(number::region_write, &[KEY, region.0, 0, buffer(), REGION_BYTES as u64])),
-        ("region_swap", row(number::region_swap, &[KEY, region.0, 0, 1, 2])),
+        ("region_copy, out", row(number::region_copy, &[KEY, region.0, 0, buffer(), REGION_BYTES as u64, 0])),
+        ("region_copy, in", row(number::region_copy, &[KEY, region.0, 0, buffer(), REGION_BYTES as u64, 1])),
     ]
 }
 

@@ -8,6 +8,7 @@ use abi::capability::Rights;
 use abi::limits::{REGION_BYTES, REGIONS_PER_PAGE};
 use runtime::address_space::{self, Access, MapRow};
 use runtime::page::{self, Allocator, PageKind};
+use runtime::region::{self, Place};
 use runtime::{Failure, KeyIndex, PageNumber, UserAddress, exposed, key, syscall};
 use test_programs::random::Random;
 use test_programs::{Outcome, check, granted, guest, refused};
@@ -16,7 +17,6 @@ guest! {
     Child regions_hold_what_was_written;
     Child each_region_has_its_own_name;
     Child bytes_outside_a_region_are_refused;
-    Child words_are_swapped_whole;
     Child a_region_page_is_never_mapped;
     Child regions_against_a_model;
 }
@@ -24,18 +24,12 @@ guest! {
 const ALL: u64 = Rights::ALL.0 as u64;
 const KEY: KeyIndex = KeyIndex::FIRST;
 
-fn place(region: u64, offset: u64) -> u64 {
-    region << 32 | offset
+fn read(key: KeyIndex, page: PageNumber, (region, offset): (u64, u64), bytes: &mut [u8]) -> Result<(), Failure> {
+    region::read(key, Place { page, region, offset }, bytes)
 }
 
-fn read(key: KeyIndex, page: PageNumber, at: u64, bytes: &mut [u8]) -> Result<(), Failure> {
-    // SAFETY: the kernel writes as many bytes as the slice has.
-    unsafe { syscall::region_read(key, page, at, UserAddress(bytes.as_mut_ptr() as u64), bytes.len() as u64) }
-}
-
-fn write(key: KeyIndex, page: PageNumber, at: u64, bytes: &[u8]) -> Result<(), Failure> {
-    // SAFETY: the kernel reads as many bytes as the slice has.
-    unsafe { syscall::region_write(key, page, at, UserAddress(bytes.as_ptr() as u64), bytes.len() as u64) }
+fn write(key: KeyIndex, page: PageNumber, (region, offset): (u64, u64), bytes: &[u8]) -> Result<(), Failure> {
+    region::write(key, Place { page, region, offset }, bytes)
 }
 
 /// A page whose regions are all named after the own key.
@@ -52,11 +46,11 @@ fn region_page() -> Result<PageNumber, alloc::string::String> {
 fn regions_hold_what_was_written() -> Outcome {
     let page = region_page()?;
     for region in 0..REGIONS_PER_PAGE as u64 {
-        granted!(write(KEY, page, place(region, 0), &[region as u8 + 1; REGION_BYTES]));
+        granted!(write(KEY, page, (region, 0), &[region as u8 + 1; REGION_BYTES]));
     }
     for region in 0..REGIONS_PER_PAGE as u64 {
         let mut bytes = [0; REGION_BYTES];
-        granted!(read(KEY, page, place(region, 0), &mut bytes));
+        granted!(read(KEY, page, (region, 0), &mut bytes));
         check!(bytes == [region as u8 + 1; REGION_BYTES], "region {region} holds {bytes:?}");
     }
     granted!(syscall::page_free(KEY, page));
@@ -64,7 +58,7 @@ fn regions_hold_what_was_written() -> Outcome {
     granted!(page::become_regions(KEY, again));
     granted!(syscall::region_name(KEY, again, 3, KEY, ALL));
     let mut bytes = [9; REGION_BYTES];
-    granted!(read(KEY, again, place(3, 0), &mut bytes));
+    granted!(read(KEY, again, (3, 0), &mut bytes));
     check!(bytes == [0; REGION_BYTES], "a new region holds what an old one held");
     granted!(syscall::page_free(KEY, again));
     Ok(())
@@ -74,22 +68,21 @@ fn each_region_has_its_own_name() -> Outcome {
     let page = granted!(Allocator::own().allocate());
     granted!(page::become_regions(KEY, page));
     let mut bytes = [0; 8];
-    check!(read(KEY, page, place(0, 0), &mut bytes).is_err(), "a region without a name was read");
+    check!(read(KEY, page, (0, 0), &mut bytes).is_err(), "a region without a name was read");
     let (one, two) = (granted!(key::derive(KEY, Rights::ALL, 0)), granted!(key::derive(KEY, Rights::ALL, 0)));
     granted!(syscall::region_name(KEY, page, 1, one, ALL));
     granted!(syscall::region_name(KEY, page, 2, two, u64::from(Rights::READ.0)));
-    granted!(write(one, page, place(1, 8), b"only one"));
-    check!(write(two, page, place(1, 8), &bytes).is_err(), "a stranger wrote a region");
-    check!(read(two, page, place(1, 8), &mut bytes).is_err(), "a stranger read a region");
-    check!(read(KeyIndex::WELL_KNOWN, page, place(1, 8), &mut bytes).is_err(), "the well-known name read a region");
-    granted!(read(two, page, place(2, 0), &mut bytes));
-    check!(write(two, page, place(2, 0), &bytes).is_err(), "a region that may be read was written");
-    refused!(syscall::region_swap(two, page, place(2, 0), 0, 1), NotPermitted);
+    granted!(write(one, page, (1, 8), b"only one"));
+    check!(write(two, page, (1, 8), &bytes).is_err(), "a stranger wrote a region");
+    check!(read(two, page, (1, 8), &mut bytes).is_err(), "a stranger read a region");
+    check!(read(KeyIndex::WELL_KNOWN, page, (1, 8), &mut bytes).is_err(), "the well-known name read a region");
+    granted!(read(two, page, (2, 0), &mut bytes));
+    check!(write(two, page, (2, 0), &bytes).is_err(), "a region that may be read was written");
     refused!(syscall::region_name(KeyIndex::WELL_KNOWN, page, 1, KeyIndex::WELL_KNOWN, ALL), NotPermitted);
     refused!(syscall::region_name(KEY, page, REGIONS_PER_PAGE as u64, one, ALL), BadArgument);
     refused!(syscall::region_name(KEY, page, u64::MAX, one, ALL), BadArgument);
     granted!(syscall::region_name(KEY, page, 1, two, ALL));
-    check!(read(one, page, place(1, 8), &mut bytes).is_err(), "the old name still reads");
+    check!(read(one, page, (1, 8), &mut bytes).is_err(), "the old name still reads");
     granted!(syscall::page_free(KEY, page));
     granted!(key::discard(one));
     granted!(key::discard(two));
@@ -103,42 +96,23 @@ fn bytes_outside_a_region_are_refused() -> Outcome {
     for (offset, length) in
         [(0, REGION_BYTES + 1), (1, REGION_BYTES), (end, 1), (end + 1, 0), (0xffff_ffff, 1), (0xffff_ffff, 8)]
     {
-        refused!(read(KEY, page, place(0, offset), &mut bytes[..length]), BadArgument);
-        refused!(write(KEY, page, place(0, offset), &bytes[..length]), BadArgument);
+        refused!(read(KEY, page, (0, offset), &mut bytes[..length]), BadArgument);
+        refused!(write(KEY, page, (0, offset), &bytes[..length]), BadArgument);
     }
-    refused!(read(KEY, page, place(REGIONS_PER_PAGE as u64, 0), &mut bytes[..1]), BadArgument);
-    refused!(read(KEY, page, u64::MAX, &mut bytes[..1]), BadArgument);
-    refused!(read(KEY, Allocator::own().list, place(0, 0), &mut bytes[..1]), WrongKind);
-    for offset in [1, 4, 7, end, end - 4, 0xffff_fff8] {
-        refused!(syscall::region_swap(KEY, page, place(0, offset), 0, 1), BadArgument);
-    }
+    refused!(read(KEY, page, (REGIONS_PER_PAGE as u64, 0), &mut bytes[..1]), BadArgument);
+    refused!(read(KEY, page, (u64::MAX, 0), &mut bytes[..1]), BadArgument);
+    refused!(read(KEY, Allocator::own().list, (0, 0), &mut bytes[..1]), WrongKind);
     for (at, count) in [(0x1000u64, u64::MAX), (0xffff_8000_0000_0000, 8), (1 << 62, 8)] {
-        // SAFETY: refused by the count or the address.
-        let outcome = unsafe { syscall::region_read(KEY, page, place(0, 0), UserAddress(at), count) };
-        check!(outcome.is_err(), "reading {count} bytes to {at:#x} gave {outcome:?}");
-        // SAFETY: refused by the count or the address.
-        let outcome = unsafe { syscall::region_write(KEY, page, place(0, 0), UserAddress(at), count) };
-        check!(outcome.is_err(), "writing {count} bytes from {at:#x} gave {outcome:?}");
+        for write in [0, 1] {
+            // SAFETY: refused by the count or the address.
+            let told = unsafe { syscall::region_copy(KEY, page, 0, UserAddress(at), count, write) };
+            check!(told.is_err(), "copying {count} bytes at {at:#x} ({write}) gave {told:?}");
+        }
     }
-    granted!(syscall::page_free(KEY, page));
-    Ok(())
-}
-
-fn words_are_swapped_whole() -> Outcome {
-    let page = region_page()?;
-    for count in 0..100u64 {
-        check!(
-            granted!(syscall::region_swap(KEY, page, place(5, 16), count, count + 1)) == count,
-            "a swap at {count} lost"
-        );
-        check!(
-            granted!(syscall::region_swap(KEY, page, place(5, 16), count, 999)) == count + 1,
-            "a wrong swap at {count} won"
-        );
+    for write in [2, u64::MAX] {
+        // SAFETY: refused by the direction.
+        refused!(unsafe { syscall::region_copy(KEY, page, 0, UserAddress(0), 0, write) }, BadArgument);
     }
-    let mut bytes = [0; 8];
-    granted!(read(KEY, page, place(5, 16), &mut bytes));
-    check!(u64::from_le_bytes(bytes) == 100, "the word is {bytes:?}");
     granted!(syscall::page_free(KEY, page));
     Ok(())
 }
@@ -166,10 +140,10 @@ fn regions_against_a_model() -> Outcome {
         let mut bytes = [0u8; REGION_BYTES];
         if random.below(2) == 0 {
             bytes.iter_mut().for_each(|byte| *byte = random.number() as u8);
-            granted!(write(KEY, page, place(region, offset), &bytes[..length as usize]));
+            granted!(write(KEY, page, (region, offset), &bytes[..length as usize]));
             model[region as usize][part].copy_from_slice(&bytes[..length as usize]);
         } else {
-            granted!(read(KEY, page, place(region, offset), &mut bytes[..length as usize]));
+            granted!(read(KEY, page, (region, offset), &mut bytes[..length as usize]));
             check!(
                 bytes[..length as usize] == model[region as usize][part],
                 "seed {seed:#x}, step {step}: region {region}"

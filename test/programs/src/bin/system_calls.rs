@@ -22,7 +22,8 @@ use runtime::environment::Builder;
 use runtime::page::{self, Allocator, PageKind};
 use runtime::predicate::{Fired, Operator, Predicate, clock as until, word};
 use runtime::{
-    EnvironmentId, Failure, KeyIndex, Kind, PageNumber, UserAddress, area, channel, clock, exposed, syscall, time_slice,
+    EnvironmentId, Failure, KeyIndex, Kind, PageNumber, UserAddress, area, channel, clock, exposed, region, syscall,
+    time_slice,
 };
 use test_programs::attempt::watch;
 use test_programs::child::{comes_further, eventually, spawn, status};
@@ -177,8 +178,8 @@ fn pointed_calls(region: PageNumber) -> [Pointed; 11] {
         call(number::page_allocate, [KEY, area::access_list().0, KEY, area::root().0, 0, 3], 4, true),
         call(number::environment_create, [KEY, 0, 0, 0, 0, 0], 1, false),
         call(number::predicate_wait, [0, 2, 0, 0, 0, 0], 0, false),
-        call(number::region_read, [KEY, region.0, 0, 0, 64, 0], 3, true),
-        call(number::region_write, [KEY, region.0, 0, 0, 64, 0], 3, false),
+        call(number::region_copy, [KEY, region.0, 0, 0, 64, 0], 3, true),
+        call(number::region_copy, [KEY, region.0, 0, 0, 64, 1], 3, false),
         call(number::channel_send, [channel, 0, 64, 0, 0, 0], 1, false),
         call(number::channel_receive, [channel, 0, WHOLE_FRAME, 0, 0, 0], 1, true),
         call(number::entropy_read, [0, 64, 0, 0, 0, 0], 0, true),
@@ -284,8 +285,8 @@ fn fault_13_pointers_of_every_call(_: &World) -> Outcome {
 /// The bytes of the region that the pointed calls are about.
 fn bytes_of(region: PageNumber) -> Result<[u8; 64], alloc::string::String> {
     let mut bytes = [0u8; 64];
-    // SAFETY: the kernel fills the buffer.
-    granted!(unsafe { syscall::region_read(KeyIndex::FIRST, region, 0, UserAddress(bytes.as_mut_ptr() as u64), 64) });
+    let place = region::Place { page: region, region: 0, offset: 0 };
+    granted!(region::read(KeyIndex::FIRST, place, &mut bytes));
     Ok(bytes)
 }
 
@@ -365,7 +366,7 @@ fn fault_34_calls_write_no_more_than_they_say(_: &World) -> Outcome {
     for bytes in [1usize, 7, 8, 33, 64] {
         for offset in [0usize, 1, 100, 4096 - bytes] {
             let writes: [(&str, u64, [u64; 4]); 3] = [
-                ("region_read", number::region_read, [KEY, region.0, 0, 3]),
+                ("region_copy", number::region_copy, [KEY, region.0, 0, 3]),
                 ("entropy_read", number::entropy_read, [0; 4]),
                 ("log_read", number::log_read, [KEY, 0, 0, 2]),
             ];
@@ -384,7 +385,7 @@ fn fault_34_calls_write_no_more_than_they_say(_: &World) -> Outcome {
                 let absent = call == number::entropy_read && !exposed::has(feature::ENTROPY);
                 check!(told == Ok(0) || less || absent, "{name} of {bytes} bytes gave {told:?}");
                 check!(
-                    call != number::region_read || rest[..bytes].iter().all(|byte| *byte == 0),
+                    call != number::region_copy || rest[..bytes].iter().all(|byte| *byte == 0),
                     "{name} read something"
                 );
             }

@@ -498,9 +498,9 @@ fn fault_24_copies_with_every_flag_set() -> Outcome {
     granted!(page::become_regions(own.key, region));
     granted!(syscall::region_name(own.key, region, 0, own.key, 7));
     let (from, to) = (*b"..abcdefghijklmnopqrstuvwxyz..", [0u8; 30]);
-    let arguments = |at: *const u8, offset: u64| [key, region.0, offset, at as u64 + 1, 28, 0];
-    check!(call_with_flags(FLAGS, number::region_write, arguments(from.as_ptr(), 1)).0 == 0, "writing was refused");
-    check!(call_with_flags(FLAGS, number::region_read, arguments(to.as_ptr(), 1)).0 == 0, "reading was refused");
+    let arguments = |at: *const u8, write: u64| [key, region.0, 1, at as u64 + 1, 28, write];
+    check!(call_with_flags(FLAGS, number::region_copy, arguments(from.as_ptr(), 1)).0 == 0, "writing was refused");
+    check!(call_with_flags(FLAGS, number::region_copy, arguments(to.as_ptr(), 0)).0 == 0, "reading was refused");
     let to = core::hint::black_box(&to);
     check!(to[1..29] == from[1..29] && to[0] == 0 && to[29] == 0, "what was written came back as {to:?}");
     drop(window);
