@@ -57,8 +57,6 @@ pub struct KernelInfo {
     pub channel_frames: AtomicU64,
     /// Bytes that the host channel can take for sending.
     pub channel_room: AtomicU64,
-    /// Bytes ever written to the kernel log.
-    pub log_bytes: AtomicU64,
     /// Largest number of TSC ticks that a kernel entry took (instructions, by the counting clock).
     pub longest_entry: AtomicU64,
     /// Number of the system call, or 0x100 + vector, of that entry; 0x200 if it went on with what another one began.
@@ -74,7 +72,7 @@ pub struct KernelInfo {
     /// Bytes of it in use.
     pub code_arena_used: AtomicU64,
     /// Not used.
-    pub unused: [AtomicU64; 31],
+    pub unused: [AtomicU64; 32],
 }
 
 /// What a CPU does, in [`CpuInfo::state`].

@@ -84,10 +84,6 @@ pub const REPOSSESSION_ENTRIES: usize = 120;
 pub const TAKE_FIRST_ENTRIES: usize = 128;
 /// Bytes that one `entropy_read` gives at most.
 pub const ENTROPY_BYTES: usize = 256;
-/// Bytes that one `log_read` gives at most.
-pub const LOG_READ_BYTES: usize = 1024;
-/// Bytes in the ring of the kernel log.
-pub const LOG_BYTES: usize = 16384;
 /// Instructions that one kernel entry executes at most.
 pub const ENTRY_INSTRUCTIONS: u64 = 20_000;
 /// Size of the environment table is memory divided by this many pages, as a power of two within the next two limits.

@@ -6,11 +6,11 @@ use crate::interrupt;
 use crate::kernel::{Kernel, Outcome, copied, refuse};
 use abi::capability::{Capability, DEVICE, HOST_CHANNEL, Rights};
 use abi::host_channel::{HEADER, Header, PAYLOAD};
-use abi::limits::{ENTROPY_BYTES, LOG_READ_BYTES};
+use abi::limits::ENTROPY_BYTES;
 use abi::{Error, KeyIndex, UserAddress, feature};
 use core::sync::atomic::Ordering;
 use driver::{console, entropy};
-use machine::{exposed, log_ring, stop, user};
+use machine::{exposed, stop, user};
 
 /// Bytes of a whole frame.
 const FRAME: usize = HEADER + PAYLOAD;
@@ -148,18 +148,6 @@ impl Kernel {
             return refuse(Error::Absent, feature::ENTROPY);
         }
         copied(user::copy_out(buffer, random), buffer)
-    }
-
-    /// Copies out of the log (see `abi::syscall`).
-    pub(crate) fn read_log(&mut self, key: KeyIndex, from: u64, buffer: UserAddress, bytes: u64) -> Outcome<u64> {
-        self.require(key, &capability::root(), Rights::READ)?;
-        if bytes > LOG_READ_BYTES as u64 {
-            return refuse(Error::TooMany, LOG_READ_BYTES as u64);
-        }
-        let mut text = [0; LOG_READ_BYTES];
-        let length = log_ring::read(from, &mut text[..bytes as usize]);
-        copied(user::copy_out(buffer, &text[..length]), buffer)?;
-        Ok(length as u64)
     }
 
     /// Stops the machine (see `abi::syscall`).

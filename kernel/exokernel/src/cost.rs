@@ -163,7 +163,6 @@ pub(crate) const fn of_row(row: u64, arguments: &[u64; 6]) -> u32 {
         number::entropy_read => units(7_900),
         number::channel_send | number::channel_receive => units(9_200),
         number::environment_create => units(7_200),
-        number::log_read => units(1_800),
         number::page_table_link => units(1_200),
         number::region_copy => units(900),
         // Measured: 990 a row that is a request of its own.

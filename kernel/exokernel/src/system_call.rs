@@ -372,9 +372,6 @@ impl Calls for Kernel {
     fn entropy_read(&mut self, buffer: UserAddress, bytes: u64) -> Outcome<()> {
         self.read_entropy(buffer, bytes)
     }
-    fn log_read(&mut self, key: KeyIndex, from: u64, buffer: UserAddress, bytes: u64) -> Outcome<u64> {
-        self.read_log(key, from, buffer, bytes)
-    }
     fn device_bind(
         &mut self,
         key: KeyIndex,

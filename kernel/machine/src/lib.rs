@@ -55,7 +55,6 @@ pub mod cpu_control;
 pub mod entry;
 pub mod exposed;
 pub mod lock;
-pub mod log_ring;
 pub mod map_few;
 pub mod memory;
 pub mod page_table;

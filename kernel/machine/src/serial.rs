@@ -60,7 +60,6 @@ pub(crate) struct Serial;
 
 impl Write for Serial {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        crate::log_ring::write(text.as_bytes());
         for byte in text.bytes() {
             if byte == b'\n' {
                 send(b'\r');

@@ -112,7 +112,6 @@ macro_rules! stub {
     (channel_send $($rest:tt)*) => { raw! { channel_send $($rest)* } };
     (channel_receive $($rest:tt)*) => { raw! { channel_receive $($rest)* } };
     (entropy_read $($rest:tt)*) => { raw! { entropy_read $($rest)* } };
-    (log_read $($rest:tt)*) => { raw! { log_read $($rest)* } };
     ($($rest:tt)*) => { safe! { $($rest)* } };
 }
 

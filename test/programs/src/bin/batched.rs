@@ -6,7 +6,7 @@
 extern crate alloc;
 
 use abi::host_channel::{HEADER, Header, Kind, PAYLOAD};
-use abi::limits::{BATCH_ROWS, ENTROPY_BYTES, LOG_READ_BYTES, REGION_BYTES};
+use abi::limits::{BATCH_ROWS, ENTROPY_BYTES, REGION_BYTES};
 use abi::page::PageKind;
 use abi::syscall::{BatchRow, TABLE, number};
 use alloc::format;
@@ -106,12 +106,11 @@ fn same(name: &str, number: u64, arguments: &[u64]) -> Outcome {
 }
 
 /// The rows that copy, each with as many bytes as it takes.
-fn copies(region: PageNumber) -> [(&'static str, BatchRow); 14] {
+fn copies(region: PageNumber) -> [(&'static str, BatchRow); 13] {
     let header = Header { kind: Kind::Log as u8, length: PAYLOAD as u32 }.to_bytes();
     FRAME[0].store(u64::from_le_bytes(header), SeqCst);
     [
         ("entropy_read", row(number::entropy_read, &[buffer(), ENTROPY_BYTES as u64])),
-        ("log_read", row(number::log_read, &[KEY, 0, buffer(), LOG_READ_BYTES as u64])),
         ("channel_send", row(number::channel_send, &[KEY, FRAME.as_ptr() as u64, (HEADER + PAYLOAD) as u64])),
         ("channel_receive", row(number::channel_receive, &[KEY, buffer(), (HEADER + PAYLOAD) as u64])),
         ("device_bind", row(number::device_bind, &[KEY, u64::MAX, 0, 0, 0])),

@@ -8,7 +8,7 @@ extern crate alloc;
 use abi::budget::Resource;
 use abi::environment::Specification;
 use abi::host_channel::{HEADER, PAYLOAD};
-use abi::limits::{BATCH_ROWS, ENTROPY_BYTES, LOG_READ_BYTES, PRIVATE_PAGES_LEAST};
+use abi::limits::{BATCH_ROWS, ENTROPY_BYTES, PRIVATE_PAGES_LEAST};
 use abi::page_table::{MapRow, PAGE};
 use abi::syscall::{ASYNCHRONOUS, BatchRow, SYNCHRONOUS, TABLE, number};
 use abi::upcall::kind;
@@ -36,7 +36,6 @@ guest! {
     Child unknown_numbers_are_refused;
     Child a_batch_stops_at_the_first_error;
     Child random_bytes_are_random;
-    Here the_log_is_read_with_the_root_key_only;
     Here fault_13_pointers_of_every_call;
     Here fault_13_buffer_across_the_end_of_a_mapping;
     Here fault_13_frame_that_cannot_be_received_waits;
@@ -136,28 +135,6 @@ fn random_bytes_are_random() -> Outcome {
     Ok(())
 }
 
-fn the_log_is_read_with_the_root_key_only(_: &World) -> Outcome {
-    let mut text = [0u8; LOG_READ_BYTES];
-    let at = UserAddress(text.as_mut_ptr() as u64);
-    // SAFETY: the kernel writes at most the bytes of the buffer.
-    let count = granted!(unsafe { syscall::log_read(KeyIndex::FIRST, 0, at, text.len() as u64) });
-    let bytes = exposed::kernel().log_bytes.load(SeqCst);
-    check!(bytes == 0 || count > 0, "of {bytes} bytes of log {count} were read");
-    // SAFETY: refused, or nothing to read.
-    let refusals = unsafe {
-        [
-            syscall::log_read(KeyIndex::WELL_KNOWN, 0, at, 16),
-            syscall::log_read(KeyIndex::FIRST, 0, at, LOG_READ_BYTES as u64 + 1),
-        ]
-    };
-    refused!(refusals[0], NotPermitted);
-    refused!(refusals[1], TooMany);
-    // SAFETY: as above.
-    let late = unsafe { syscall::log_read(KeyIndex::FIRST, u64::MAX, at, 16) };
-    check!(late == Ok(0), "there is a log at the end of time: {late:?}");
-    Ok(())
-}
-
 /// Bytes of the largest frame of the host channel.
 const WHOLE_FRAME: u64 = (HEADER + PAYLOAD) as u64;
 
@@ -169,7 +146,7 @@ struct Pointed {
     writes: bool,
 }
 
-fn pointed_calls(region: PageNumber) -> [Pointed; 11] {
+fn pointed_calls(region: PageNumber) -> [Pointed; 10] {
     let channel = area::channel_key().map_or(KEY, |key| key.0);
     let call = |number, arguments, pointer, writes| Pointed { number, arguments, pointer, writes };
     [
@@ -183,12 +160,11 @@ fn pointed_calls(region: PageNumber) -> [Pointed; 11] {
         call(number::channel_send, [channel, 0, 64, 0, 0, 0], 1, false),
         call(number::channel_receive, [channel, 0, WHOLE_FRAME, 0, 0, 0], 1, true),
         call(number::entropy_read, [0, 64, 0, 0, 0, 0], 0, true),
-        call(number::log_read, [KEY, 0, 0, 64, 0, 0], 2, true),
     ]
 }
 
 /// A call under a handler: its refusal (`None`), the upcall that it raised with RIP at the instruction, or invalid opcode
-/// where it was granted. To receive where nothing waits, or to read an empty log, touches no buffer.
+/// where it was granted. To receive where nothing waits touches no buffer.
 fn tried(call: u64, words: [u64; 6]) -> Option<u64> {
     let [a, b, c, d, e, f] = words;
     let raised = attempt!(
@@ -202,8 +178,7 @@ fn tried(call: u64, words: [u64; 6]) -> Option<u64> {
         "r14" = DETAIL.as_ptr(),
         "r15" = call
     );
-    let is_empty = call == number::log_read && exposed::kernel().log_bytes.load(SeqCst) == 0;
-    let needs_no_buffer = call == number::channel_receive || is_empty;
+    let needs_no_buffer = call == number::channel_receive;
     raised.map(|frame| frame.kind).filter(|raised| !needs_no_buffer || *raised != kind::INVALID_OPCODE)
 }
 
@@ -365,10 +340,9 @@ fn fault_34_calls_write_no_more_than_they_say(_: &World) -> Outcome {
     let mut buffer = [AROUND; 4096];
     for bytes in [1usize, 7, 8, 33, 64] {
         for offset in [0usize, 1, 100, 4096 - bytes] {
-            let writes: [(&str, u64, [u64; 4]); 3] = [
+            let writes: [(&str, u64, [u64; 4]); 2] = [
                 ("region_copy", number::region_copy, [KEY, region.0, 0, 3]),
                 ("entropy_read", number::entropy_read, [0; 4]),
-                ("log_read", number::log_read, [KEY, 0, 0, 2]),
             ];
             for (name, call, arguments) in writes {
                 buffer.fill(AROUND);
@@ -380,10 +354,8 @@ fn fault_34_calls_write_no_more_than_they_say(_: &World) -> Outcome {
                 let (before, rest) = core::hint::black_box(&buffer).split_at(offset);
                 let around = before.iter().chain(&rest[bytes..]).all(|byte| *byte == AROUND);
                 check!(around, "{name} of {bytes} bytes at {offset} wrote around them: {told:?}");
-                let log = exposed::kernel().log_bytes.load(SeqCst);
-                let less = call == number::log_read && told.is_ok_and(|told| told <= bytes as u64) && log > 0;
                 let absent = call == number::entropy_read && !exposed::has(feature::ENTROPY);
-                check!(told == Ok(0) || less || absent, "{name} of {bytes} bytes gave {told:?}");
+                check!(told == Ok(0) || absent, "{name} of {bytes} bytes gave {told:?}");
                 check!(
                     call != number::region_copy || rest[..bytes].iter().all(|byte| *byte == 0),
                     "{name} read something"
