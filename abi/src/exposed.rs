@@ -16,9 +16,10 @@ pub struct KernelInfo {
     pub pages: AtomicU64,
     /// Slots of the environment table, a power of two.
     pub environments: AtomicU64,
-    /// [`crate::limits::QUANTUM`], nanoseconds.
+    /// Length of a time slice in nanoseconds: [`crate::limits::QUANTUM`] until `machine_set`.
     pub quantum: AtomicU64,
-    /// [`crate::limits::SAVE_WINDOW`], nanoseconds.
+    /// Time an environment has, after its slice ended, to save its state and yield, in nanoseconds:
+    /// [`crate::limits::SAVE_WINDOW`] until `machine_set`.
     pub save_window: AtomicU64,
     /// [`crate::limits::CRITICAL_SECTION_GRACE`], nanoseconds.
     pub critical_section_grace: AtomicU64,
@@ -71,8 +72,10 @@ pub struct KernelInfo {
     pub code_arena_pages: AtomicU64,
     /// Bytes of it in use.
     pub code_arena_used: AtomicU64,
+    /// Excesses after which an environment is destroyed: [`crate::limits::EXCESS_LIMIT`] until `machine_set`.
+    pub excess_limit: AtomicU64,
     /// Not used.
-    pub unused: [AtomicU64; 32],
+    pub unused: [AtomicU64; 31],
 }
 
 /// What a CPU does, in [`CpuInfo::state`].

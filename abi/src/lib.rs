@@ -20,6 +20,7 @@ pub mod feature;
 pub mod host_channel;
 pub mod interface;
 pub mod limits;
+pub mod machine;
 pub mod memory_map;
 pub mod packet_filter;
 pub mod packet_ring;

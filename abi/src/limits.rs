@@ -6,13 +6,13 @@ pub const PAGE_SIZE: u64 = 4096;
 pub const CPUS: usize = 16;
 /// Positions in the slice vector of one CPU.
 pub const SLICES_PER_CPU: usize = 1024;
-/// Length of a time slice in nanoseconds.
+/// Length of a time slice in nanoseconds, until `machine_set`.
 pub const QUANTUM: u64 = 1_000_000;
-/// Time an environment has, after its slice ended, to save its state and yield, in nanoseconds.
+/// Time an environment has, after its slice ended, to save its state and yield, in nanoseconds, until `machine_set`.
 pub const SAVE_WINDOW: u64 = 50_000;
 /// Time a critical section may run past the end of a slice before it counts as an excess, in nanoseconds.
 pub const CRITICAL_SECTION_GRACE: u64 = 200_000;
-/// Excesses after which an environment is destroyed: a quarter of a second that it ran without once giving way.
+/// Excesses after which an environment is destroyed: a quarter of a second that it ran without once giving way. Until `machine_set`.
 pub const EXCESS_LIMIT: u64 = 256;
 /// 64-bit components of a capability name.
 pub const NAME_COMPONENTS: usize = 7;

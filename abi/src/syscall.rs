@@ -143,8 +143,10 @@ macro_rules! for_each_syscall {
             31 channel_receive(key: KeyIndex, buffer: UserAddress, bytes: u64) -> u64, right "read on the channel", errors [NoSuchKey, NotPermitted, BadArgument, BadAddress, Absent];
             /// Fills a buffer with random bytes.
             32 entropy_read(buffer: UserAddress, bytes: u64) -> (), right "none", errors [BadAddress, TooMany, Absent];
-            /// Stops the machine in order.
-            33 machine_stop(key: KeyIndex) -> (), right "own on the root", errors [NoSuchKey, NotPermitted];
+            /// Sets a [`Setting`](crate::machine::Setting) of the machine: stops it, or sets the quantum, the save window or
+            /// the excess limit, which are exposed in [`KernelInfo`](crate::exposed::KernelInfo). The detail of `BadArgument` is
+            /// 1 for the setting, 2 for its value.
+            33 machine_set(key: KeyIndex, setting: u64, value: u64) -> (), right "own on the root", errors [NoSuchKey, NotPermitted, BadArgument];
             /// Makes an environment that is being destroyed begin again as another one: with a new number, the name of
             /// `name`, an empty key ring and no budget. It keeps its pages, the first private one with a copy of what is in
             /// the ordinary page `first`, and its address space: all of it where `keeps` is 1, else (0) only the level-1 table

@@ -10,7 +10,7 @@ use abi::limits::ENTROPY_BYTES;
 use abi::{Error, KeyIndex, UserAddress, feature};
 use core::sync::atomic::Ordering;
 use driver::{console, entropy};
-use machine::{exposed, stop, user};
+use machine::{exposed, user};
 
 /// Bytes of a whole frame.
 const FRAME: usize = HEADER + PAYLOAD;
@@ -148,14 +148,5 @@ impl Kernel {
             return refuse(Error::Absent, feature::ENTROPY);
         }
         copied(user::copy_out(buffer, random), buffer)
-    }
-
-    /// Stops the machine (see `abi::syscall`).
-    pub(crate) fn stop_machine(&mut self, key: KeyIndex) -> Outcome<()> {
-        self.require(key, &capability::root(), Rights::OWN)?;
-        if present() {
-            console::drain();
-        }
-        stop::in_order()
     }
 }

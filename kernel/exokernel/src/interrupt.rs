@@ -11,7 +11,7 @@ use crate::scheduler::{self, Claimed};
 use abi::area::PENDING_SLICE_END;
 use abi::environment::{DeathReason, State};
 use abi::exposed::CpuState;
-use abi::limits::{CRITICAL_SECTION_GRACE, SAVE_WINDOW};
+use abi::limits::CRITICAL_SECTION_GRACE;
 use abi::upcall::kind;
 use core::sync::atomic::Ordering;
 use machine::context::{Context, Entry, Program, Undeliverable, Upcall};
@@ -119,7 +119,8 @@ fn slice_ended(mut kernel: Locked, frame: &mut TrapFrame, caller: Environment) {
                     Err(failure) => die(kernel, caller, failure, kind::SLICE_END, before),
                 }
             }
-            kernel.allow(Phase::SaveWindow, SAVE_WINDOW, Told::now(caller.number(), frame));
+            let window = exposed::kernel().save_window.load(Ordering::Relaxed);
+            kernel.allow(Phase::SaveWindow, window, Told::now(caller.number(), frame));
         }
         Phase::SaveWindow | Phase::Grace => force_out(kernel, frame, caller),
     }
@@ -184,7 +185,8 @@ impl Kernel {
     /// One more excess of an environment; past the threshold it dies.
     fn count_excess(&mut self, environment: Environment, rip: u64) {
         let excess = &environment.info().excess;
-        match time_slice::count_excess(excess.load(Ordering::Relaxed)) {
+        let limit = exposed::kernel().excess_limit.load(Ordering::Relaxed);
+        match time_slice::count_excess(excess.load(Ordering::Relaxed), limit) {
             Verdict::Counted(more) => excess.store(more, Ordering::Release),
             Verdict::Destroy => self.condemn(environment, DeathReason::ExcessTime, [0, 0, rip], environment),
         }

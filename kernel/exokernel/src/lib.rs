@@ -41,6 +41,7 @@ mod region;
 mod renewal;
 mod revocation;
 mod scheduler;
+mod settings;
 mod sweep;
 mod system_call;
 mod time_slice;

@@ -403,7 +403,7 @@ impl Calls for Kernel {
     fn packet_send(&mut self, key: KeyIndex, ring: PageNumber, first: u64, count: u64) -> Outcome<u64> {
         self.send_packets(key, ring, first, count)
     }
-    fn machine_stop(&mut self, key: KeyIndex) -> Outcome<()> {
-        self.stop_machine(key)
+    fn machine_set(&mut self, key: KeyIndex, setting: u64, value: u64) -> Outcome<()> {
+        self.set_machine(key, setting, value)
     }
 }

@@ -90,7 +90,7 @@ fn record_kernel(boot: &Boot, pages: u64, cpus: usize) {
     let kernel = exposed::kernel();
     let scale = clock::scale();
     let features = &boot.features;
-    let words: [(&AtomicU64, u64); 17] = [
+    let words: [(&AtomicU64, u64); 18] = [
         (&kernel.version, abi::VERSION),
         (&kernel.features, features.bits),
         (&kernel.cpus, cpus as u64),
@@ -98,6 +98,7 @@ fn record_kernel(boot: &Boot, pages: u64, cpus: usize) {
         (&kernel.environments, exposed::environments().len() as u64),
         (&kernel.quantum, abi::limits::QUANTUM),
         (&kernel.save_window, abi::limits::SAVE_WINDOW),
+        (&kernel.excess_limit, abi::limits::EXCESS_LIMIT),
         (&kernel.critical_section_grace, abi::limits::CRITICAL_SECTION_GRACE),
         (&kernel.tsc_start, clock::start_stamp()),
         (&kernel.tsc_multiplier, scale.multiplier),

@@ -7,6 +7,7 @@
 use crate::area::{Area, LibraryWords};
 use crate::{channel, context, exposed, layout, syscall};
 use abi::host_channel::Kind;
+use abi::machine::Setting;
 use abi::{EnvironmentId, KeyIndex, feature};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -159,13 +160,18 @@ pub fn status_of(outcome: Result<(), impl core::fmt::Display>) -> u32 {
     }
 }
 
+/// Stops the machine, if the environment holds the root key.
+pub fn stop_machine() {
+    let _ = syscall::machine_set(KeyIndex::FIRST, Setting::Stop as u64, 0);
+}
+
 /// Ends the environment. The first one ends the run: it sends the status to the host and stops the machine.
 pub fn exit(status: u32) -> ! {
     let own = crate::area::number();
     Area::current().status(EXIT_WORD).store(u64::from(status) + 1, Release);
     if own == FIRST {
         channel::send(Kind::Exit, &status.to_le_bytes());
-        let _ = syscall::machine_stop(KeyIndex::FIRST);
+        stop_machine();
     }
     loop {
         let _ = syscall::environment_destroy(KeyIndex::FIRST, own, 0);

@@ -15,7 +15,7 @@
 #[macro_use]
 extern crate std;
 
-use abi::limits::{EXCESS_LIMIT, SLICES_PER_CPU};
+use abi::limits::SLICES_PER_CPU;
 
 const WORDS: usize = SLICES_PER_CPU / 64;
 
@@ -128,10 +128,10 @@ pub enum Verdict {
     Destroy,
 }
 
-/// One more slice ended without giving up the CPU in time.
-pub fn count_excess(excess: u64) -> Verdict {
+/// One more slice ended without giving up the CPU in time. `limit` of them are counted.
+pub fn count_excess(excess: u64, limit: u64) -> Verdict {
     match excess.saturating_add(1) {
-        more if more > EXCESS_LIMIT => Verdict::Destroy,
+        more if more > limit => Verdict::Destroy,
         more => Verdict::Counted(more),
     }
 }

@@ -1,6 +1,7 @@
 //! The vector against a naive model, and the promises about latency that k equidistant slices make.
 
 use super::*;
+use abi::limits::EXCESS_LIMIT;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::vec::Vec;
@@ -41,11 +42,11 @@ fn fault_37_positions_outside_the_vector_are_not_allocated() {
 fn fault_38_excess_is_counted_paid_and_in_the_end_punished() {
     let mut excess = 0;
     for _ in 0..EXCESS_LIMIT {
-        let Verdict::Counted(more) = count_excess(excess) else { panic!("destroyed too early") };
+        let Verdict::Counted(more) = count_excess(excess, EXCESS_LIMIT) else { panic!("destroyed too early") };
         excess = more;
     }
-    assert_eq!(count_excess(excess), Verdict::Destroy);
-    assert_eq!(count_excess(u64::MAX), Verdict::Destroy);
+    assert_eq!(count_excess(excess, EXCESS_LIMIT), Verdict::Destroy);
+    assert_eq!(count_excess(u64::MAX, EXCESS_LIMIT), Verdict::Destroy);
     assert_eq!(forgive_excess(2), Some(1));
     assert_eq!(forgive_excess(0), None);
 }

@@ -7,7 +7,7 @@
 mod guest {
     use exos::init::{boot, cost, event_loop};
     use exos::process::exit_status::Status;
-    use runtime::{KeyIndex, Kind, archive, channel, entry, syscall};
+    use runtime::{Kind, archive, channel, entry};
 
     runtime::entry!(main);
 
@@ -34,7 +34,7 @@ mod guest {
             Status::Exited(code) => u32::from(code),
             Status::Killed(signal) => {
                 channel::send(Kind::Killed, &signal.to_le_bytes());
-                let _ = syscall::machine_stop(KeyIndex::FIRST);
+                entry::stop_machine();
                 entry::FAULT_STATUS
             }
         }

@@ -162,7 +162,9 @@ fn fault_01_forged_key() -> Outcome {
     }
     before.is_unchanged("with forged keys")?;
     for key in [KeyIndex::WELL_KNOWN, KeyIndex::FIRST] {
-        refused!(syscall::machine_stop(key), NotPermitted);
+        for setting in 0..5 {
+            refused!(syscall::machine_set(key, setting, 0), NotPermitted);
+        }
         refused!(syscall::environment_destroy(key, creator, 0), NotPermitted);
         refused!(syscall::event_raise(key, creator, 1), NotPermitted);
         refused!(syscall::budget_move(key, creator, area::number(), Resource::Page as u64, 0, 1), NotPermitted);

@@ -8,6 +8,7 @@ use abi::area::PENDING_SLICE_END;
 use abi::budget::Resource;
 use abi::environment::DeathReason;
 use abi::exposed::CpuState;
+use abi::machine::Setting;
 use abi::upcall::kind;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -20,7 +21,9 @@ use runtime::page::Allocator;
 use runtime::predicate::{Operator, wait_any, word};
 use runtime::upcall::Context;
 use runtime::window::Window;
-use runtime::{EnvironmentId, KeyIndex, PageNumber, area, clock, critical_section, exposed, syscall, time_slice};
+use runtime::{
+    EnvironmentId, Failure, KeyIndex, PageNumber, area, clock, critical_section, exposed, syscall, time_slice,
+};
 use test_programs::child::{death, eventually, eventually_by, expect_death, prepare, sleeps, spawn, status};
 use test_programs::{Outcome, World, check, granted, guest, is_counting, refused};
 
@@ -42,6 +45,7 @@ guest! {
     Here fault_38_others_keep_their_share;
     Here fault_38_who_never_gives_way_is_destroyed;
     Here fault_38_window_given_to_a_victim;
+    Here the_root_key_sets_the_times_of_the_scheduler;
     Here fault_155_time_past_the_end_is_paid_back;
     Here a_slice_that_is_over_before_it_began_begins_again;
     Here who_was_passed_over_is_not_forgotten;
@@ -386,6 +390,44 @@ fn fault_38_critical_section_without_end(world: &World) -> Outcome {
     check!(slices * 10 <= (rounds() - begun) * 6, "it had {slices} slices in {} rounds", rounds() - begun);
     granted!(child.destroy());
     Ok(())
+}
+
+fn set(setting: Setting, value: u64) -> Result<(), Failure> {
+    syscall::machine_set(KeyIndex::FIRST, setting as u64, value)
+}
+
+/// A longer quantum makes longer slices, and a lower limit an earlier death. Values without sense are refused.
+fn the_root_key_sets_the_times_of_the_scheduler(world: &World) -> Outcome {
+    let kernel = exposed::kernel();
+    let words = [(Setting::Quantum, &kernel.quantum), (Setting::SaveWindow, &kernel.save_window)];
+    for (setting, word) in words.into_iter().chain([(Setting::ExcessLimit, &kernel.excess_limit)]) {
+        let (before, range) = (word.load(SeqCst), setting.range());
+        check!(range.contains(&before), "{setting:?} is {before} at the start");
+        for wrong in [range.start() - 1, range.end() + 1, u64::MAX] {
+            refused!(set(setting, wrong), BadArgument);
+        }
+        check!(word.load(SeqCst) == before, "a refused call has set {setting:?}");
+        granted!(set(setting, before + 1));
+        check!(word.load(SeqCst) == before + 1, "{setting:?} is {}", word.load(SeqCst));
+        granted!(set(setting, before));
+    }
+    refused!(syscall::machine_set(KeyIndex::FIRST, 4, 1), BadArgument);
+    refused!(set(Setting::Stop, 1), BadArgument);
+    let quantum = kernel.quantum.load(SeqCst);
+    granted!(set(Setting::Quantum, 8 * quantum));
+    let left = || {
+        time_slice::yield_now();
+        exposed::cpu(area::cpu()).map_or(0, |cpu| cpu.slice_end.load(SeqCst)).saturating_sub(clock::now())
+    };
+    let is_longer = eventually(|| left() > 4 * quantum);
+    granted!(set(Setting::Quantum, quantum));
+    check!(is_longer, "no slice is longer than four old ones");
+    granted!(set(Setting::ExcessLimit, 4));
+    let child = spawn(world, overrun, u64::MAX)?;
+    let dies = eventually(|| !child.alive());
+    granted!(set(Setting::ExcessLimit, abi::limits::EXCESS_LIMIT));
+    check!(dies, "it lives after {} slices", slices_of(&child));
+    expect_death(child, DeathReason::ExcessTime)
 }
 
 /// Slices of its own are cancelled, one for each that it overran; that does not save it.
