@@ -15,6 +15,7 @@ mod plain_words;
 #[cfg(test)]
 mod planted;
 mod policy_words;
+mod rows;
 mod scan;
 mod sizes;
 mod tree;
@@ -73,7 +74,7 @@ pub struct Subject {
 pub type Rule = (&'static str, fn(&Subject) -> Vec<Finding>);
 
 /// Every rule, in the order in which they are reported.
-pub const RULES: [Rule; 13] = [
+pub const RULES: [Rule; 14] = [
     ("layering", layering::check),
     ("exos-layers", exos_layers::check),
     ("dependencies", dependencies::check),
@@ -87,6 +88,7 @@ pub const RULES: [Rule; 13] = [
     ("drift", drift::check),
     ("faults", faults::check),
     ("plain-words", plain_words::check),
+    ("rows", rows::check),
 ];
 
 /// Reads the checkout.
