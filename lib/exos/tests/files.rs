@@ -57,6 +57,13 @@ impl PageStorage for HostStore {
     fn share(&mut self, page: u32) {
         self.shared.push(page);
     }
+    fn has_shared(&self) -> bool {
+        !self.shared.is_empty()
+    }
+    fn unshare(&mut self, page: u32) -> bool {
+        self.shared.retain(|shared| *shared != page);
+        true
+    }
     fn copy_from_archive(&mut self, _: u32, _: usize, _: usize) {}
 }
 

@@ -13,6 +13,13 @@ impl FileServer {
 
     /// Turns a refusal for lack of a page into an answer that makes the client wait and ask again.
     pub(crate) fn ask_for_missing(&mut self, message: &mut Message) {
+        let seen = self.notice.words()[DISK_DONE].load(Acquire);
+        if core::mem::take(&mut self.tree.wants_room) && !self.keeper.is_dead() {
+            self.keeper.wants_room = true;
+            self.wake_keeper();
+            *message = [NOT_YET, seen, 0, 0, 0, 0];
+            return;
+        }
         let Some(missing) = self.tree.missing.take().filter(|_| !self.keeper.is_dead()) else {
             message[0] = u64::from(Errno::EIO.number());
             return;
@@ -22,7 +29,6 @@ impl FileServer {
             message[0] = u64::from(Errno::EIO.number());
             return;
         }
-        let seen = self.notice.words()[DISK_DONE].load(Acquire);
         if !self.keeper.wanted.contains(&missing) {
             self.keeper.wanted.push_back(missing);
         }

@@ -18,7 +18,10 @@ use crate::hw::{disk, entropy};
 use crate::server::main_loop::Server;
 use crate::server::principals;
 use crate::server::protocol::{DISK_DONE, DISK_WORK};
+use crate::hw::page_store::PageStore;
+use crate::vfs::file_data::PageStorage;
 use crate::vfs::inode::NodeId;
+use crate::vfs::namespace::FileTree;
 use crate::vfs::persistent::{Change, Dirty, FIRST_DISK_VOLUME, Made, Restored};
 use crate::vfs::superblock::VolumeId;
 use crate::wait;
@@ -71,6 +74,8 @@ pub struct Requests {
     pub failed: VecDeque<(u64, u64, Errno)>,
     /// Reads that failed.
     pub lost: VecDeque<(NodeId, u64)>,
+    /// A write waits for room.
+    pub wants_room: bool,
     /// Everything is written and no more is taken: the session ends.
     pub ends: bool,
     /// The keeper's environment.
@@ -92,12 +97,13 @@ impl Requests {
 
 /// The file system of one disk.
 struct Volume {
-    disk: u64,
     id: VolumeId,
     system: Option<FileSystem<'static, Adapter>>,
     /// A blank disk, until the first write-back.
     blank: Option<Adapter>,
     numbers: BTreeMap<NodeId, Number>,
+    /// Nodes without a name that processes have open: their inodes live on.
+    orphans: Vec<NodeId>,
 }
 
 type State = Lock<Server>;
@@ -118,11 +124,11 @@ pub extern "C" fn run(argument: u64) {
             tell(notice, DISK_DONE);
         }
         let is_late = runtime::clock::now() >= next;
-        let (asked, done, ends) = {
-            let server = state.lock();
-            (server.server.keeper.asked, server.server.keeper.done, server.server.keeper.ends)
+        let (asked, done, ends, is_short) = {
+            let keeper = &mut state.lock().server.keeper;
+            (keeper.asked, keeper.done, keeper.ends, core::mem::take(&mut keeper.wants_room))
         };
-        if is_late || asked > done || ends {
+        if is_late || asked > done || ends || is_short {
             round(state, &mut volumes, asked, ends);
             tell(notice, DISK_DONE);
             next = runtime::clock::now() + INTERVAL;
@@ -164,9 +170,9 @@ fn open(state: &'static State, number: u64) -> Option<Option<Volume>> {
 
 /// Mounts the volume of a disk. `is_blank`: the disk holds zeros alone, and the first write-back makes the volume.
 fn mount(state: &'static State, number: u64, is_blank: bool) -> Result<Volume, String> {
-    let mut adapter = Adapter::new(number, &mut state.lock().server.mappings).map_err(|_| "there is no memory")?;
+    let adapter = Adapter::new(number, &mut state.lock().server.mappings).map_err(|_| "there is no memory")?;
     let id = FIRST_DISK_VOLUME + number as VolumeId;
-    let mut volume = Volume { disk: number, id, system: None, blank: None, numbers: BTreeMap::new() };
+    let mut volume = Volume { id, system: None, blank: None, numbers: BTreeMap::new(), orphans: Vec::new() };
     if disk::is_read_only(number) {
         return Err(String::from("it cannot be written"));
     }
@@ -272,6 +278,7 @@ fn load_next(state: &'static State, volumes: &mut [Volume]) -> bool {
         _ => Err(Error::Stale),
     };
     let mut server = state.lock();
+    make_room(&mut server.server.tree, volumes, AHEAD);
     let installed = match read {
         // What a crash cut off reads as zeros.
         Ok(0) => server.server.tree.put_loaded(id, index, &bytes[..BLOCK]).is_ok(),
@@ -284,10 +291,20 @@ fn load_next(state: &'static State, volumes: &mut [Volume]) -> bool {
     true
 }
 
+/// Evicts clean pages of all volumes where fewer than so many are free.
+fn make_room(tree: &mut FileTree<PageStore>, volumes: &[Volume], few: u64) {
+    for volume in volumes {
+        if tree.store.room() < few {
+            let room = (tree.store.capacity() / 4).max(few);
+            tree.evict(volume.id, room);
+        }
+    }
+}
+
 /// One write-back of all volumes.
 fn round(state: &'static State, volumes: &mut [Volume], asked: u64, ends: bool) {
     let mut outcome = Ok(());
-    for volume in volumes {
+    for volume in volumes.iter_mut() {
         if let Err(error) = volume.write_back(state) {
             outcome = Err(errno(error));
         }
@@ -300,6 +317,10 @@ fn round(state: &'static State, volumes: &mut [Volume], asked: u64, ends: bool) 
         volume.count_space(state);
     }
     let mut server = state.lock();
+    let tree = &mut server.server.tree;
+    let few = tree.store.capacity() / 8;
+    make_room(tree, volumes, few);
+    tree.is_squeezed = tree.store.room() < few;
     let keeper = &mut server.server.keeper;
     if let Err(error) = outcome {
         if keeper.failed.len() == ROUNDS {
@@ -356,17 +377,25 @@ impl Volume {
             if backing.is_blank && backing.log.is_empty() {
                 return Ok(());
             }
-            backing.is_blank = false;
+            (backing.is_blank, backing.has_freed) = (false, false);
             (core::mem::take(&mut backing.log), core::mem::take(&mut backing.dirty))
         };
         self.make()?;
         let Some(system) = self.system.as_mut() else { return Err(Error::Io) };
         let mut outcome = Ok(());
         for change in log {
-            outcome = outcome.and(apply(system, &mut self.numbers, change));
+            self.orphans.extend(keep_open(state, system, &self.numbers, &change));
+            outcome = outcome.and(apply(system, &mut self.numbers, &self.orphans, change));
         }
         for (id, dirty) in dirty {
-            if let Err(error) = write_node(state, system, &self.numbers, id, &dirty) {
+            let mut written = write_node(state, system, &self.numbers, id, &dirty);
+            if written == Err(Error::NoSpace) {
+                // Blocks that were freed can be used after a flush.
+                system.sync()?;
+                system.sync()?;
+                written = write_node(state, system, &self.numbers, id, &dirty);
+            }
+            if let Err(error) = written {
                 outcome = outcome.and(Err(error));
                 // It is tried again in the next round.
                 let mut server = state.lock();
@@ -377,6 +406,8 @@ impl Volume {
                 }
             }
         }
+        self.orphans
+            .retain(|id| state.lock().server.tree.node(*id).is_ok() || !close(system, &mut self.numbers, *id));
         let synced = system.sync();
         outcome.and(synced)
     }
@@ -392,17 +423,36 @@ impl Volume {
         if let Some(backing) = tree.backings.get_mut(&self.id) {
             (backing.blocks, backing.free) = (blocks, free.saturating_sub(MARGIN + blocks / 64));
         }
-        let is_short = tree.store.quota.room() < tree.store.capacity() / 4;
-        if is_short {
-            tree.evict(self.id);
-        }
-        let _ = self.disk;
     }
+}
+
+/// Keeps the inode of a node alive that loses its last name while processes have it open; the node then.
+fn keep_open(
+    state: &'static State,
+    system: &mut FileSystem<'static, Adapter>,
+    numbers: &BTreeMap<NodeId, Number>,
+    change: &Change,
+) -> Option<NodeId> {
+    let (Change::Remove(_, _, id, false, true) | Change::Rename(_, _, Some(id))) = change else { return None };
+    let number = *numbers.get(id)?;
+    let is_alive = state.lock().server.tree.node(*id).is_ok_and(|node| node.is_file());
+    (is_alive && system.open(number).is_ok()).then_some(*id)
+}
+
+/// Ends [`keep_open`] for a node that is gone; whether it could.
+fn close(system: &mut FileSystem<'static, Adapter>, numbers: &mut BTreeMap<NodeId, Number>, id: NodeId) -> bool {
+    let Some(number) = numbers.remove(&id) else { return true };
+    let is_closed = system.close(number).is_ok();
+    if !is_closed {
+        numbers.insert(id, number);
+    }
+    is_closed
 }
 
 fn apply(
     system: &mut FileSystem<'static, Adapter>,
     numbers: &mut BTreeMap<NodeId, Number>,
+    orphans: &[NodeId],
     change: Change,
 ) -> Result<(), Error> {
     system.set_time(now());
@@ -430,14 +480,14 @@ fn apply(
             } else {
                 system.unlink(directory, &name)?
             }
-            if is_last {
+            if is_last && !orphans.contains(&id) {
                 numbers.remove(&id);
             }
         }
         Change::Rename((from, from_name), (to, to_name), gone) => {
             let (from, to) = (of(numbers, from)?, of(numbers, to)?);
             system.rename((from, &from_name), (to, &to_name), false)?;
-            if let Some(gone) = gone {
+            if let Some(gone) = gone.filter(|gone| !orphans.contains(gone)) {
                 numbers.remove(&gone);
             }
         }

@@ -122,7 +122,9 @@ impl PageStorage for PageStore {
 
     fn room(&self) -> u64 {
         let free = exposed::kernel().free_pages.load(core::sync::atomic::Ordering::Relaxed);
-        self.quota.room().min(free) + self.at_hand.len() as u64
+        // The keeper's pages are charged to the keeper and count all the same.
+        let held = (self.pages.len() - self.empty.len()) as u64;
+        self.quota.room().min(free).min(self.capacity().saturating_sub(held)) + self.at_hand.len() as u64
     }
 
     /// A page that others still map is given up, so that they do not see what comes into its place. It stays under its list: who copies
@@ -174,6 +176,18 @@ impl PageStorage for PageStore {
 
     fn share(&mut self, page: u32) {
         self.shared.insert(page);
+    }
+
+    fn has_shared(&self) -> bool {
+        !self.shared.is_empty()
+    }
+
+    fn unshare(&mut self, page: u32) -> bool {
+        let is_done = self.is_idle(page) && self.reclaim(self.pages[page as usize]) && self.is_idle(page);
+        if is_done {
+            self.shared.remove(&page);
+        }
+        is_done
     }
 
     fn archive(&self) -> &[u8] {

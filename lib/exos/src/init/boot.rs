@@ -127,7 +127,7 @@ pub fn start(archive: &'static [u8]) -> Outcome<Session> {
     let (server, state, public) = make_server(archive, session, lists, board.words(), reserve, disks(&parsed))?;
     let common = load_image(session, lists[0], image, &state.lock().shown())?;
     let bank = make_bank(session, public, reserve)?;
-    state.lock().open_bank(bank.number, reserve);
+    state.lock().open_bank(bank.number, server, reserve);
     let shared = Allocator { key: KeyIndex::FIRST, list: lists[1] };
     let input = refused("the standard input", make_source(&mut windows, shared, parsed.terminal))?;
     let mut words = [0; first_process::WORDS];

@@ -133,10 +133,10 @@ impl Server {
     }
 
     /// From here on there is a bank; the server keeps a reserve of so many pages.
-    pub fn open_bank(&mut self, bank: EnvironmentId, reserve: u64) {
+    pub fn open_bank(&mut self, bank: EnvironmentId, server: EnvironmentId, reserve: u64) {
         self.bank = bank;
         self.kept_for_zero = Resource::ALL.map(|resource| spare_of(bank, resource) / ROOT_RESERVE);
-        self.server.tree.store.quota = PageQuota::new(bank, spare_of(bank, Resource::Page), reserve);
+        self.server.tree.store.quota = PageQuota::new(bank, server, spare_of(bank, Resource::Page), reserve);
     }
 
     /// The words of the notice page.

@@ -18,6 +18,8 @@ const STEP: u64 = 256;
 pub struct PageQuota {
     /// The environment that holds what nobody uses.
     bank: EnvironmentId,
+    /// The server's environment. The keeper of disks asks too, and has a budget of its own.
+    server: EnvironmentId,
     /// Pages that all files together may have.
     most: u64,
     reserve: u64,
@@ -25,12 +27,17 @@ pub struct PageQuota {
 
 impl PageQuota {
     /// Before there is a bank: whatever the running environment has.
-    pub const UNLIMITED: Self = Self { bank: EnvironmentId::NONE, most: u64::MAX, reserve: 0 };
+    pub const UNLIMITED: Self = Self {
+        bank: EnvironmentId::NONE,
+        server: EnvironmentId::NONE,
+        most: u64::MAX,
+        reserve: 0,
+    };
 
     /// A half of `all` pages that there are to hand out for files (tmpfs(5)), and a reserve. What the boot archive lies in is nobody's
     /// to have.
-    pub const fn new(bank: EnvironmentId, all: u64, reserve: u64) -> Self {
-        Self { bank, most: all / 2, reserve }
+    pub const fn new(bank: EnvironmentId, server: EnvironmentId, all: u64, reserve: u64) -> Self {
+        Self { bank, server, most: all / 2, reserve }
     }
 
     /// Pages that all files together may have.
@@ -46,8 +53,9 @@ impl PageQuota {
 
     /// Pages that could still go to files.
     pub fn room(&self) -> u64 {
-        let in_bank = spare_of(self.bank, Resource::Page).saturating_sub(left_in_bank(area::number()));
-        spare(Resource::Page).saturating_sub(self.reserve) + in_bank.min(self.may_draw(0))
+        let in_bank = spare_of(self.bank, Resource::Page).saturating_sub(left_in_bank(self.server));
+        let own = spare_of(self.server, Resource::Page).saturating_sub(self.reserve);
+        own + in_bank.min(self.may_draw(self.server, 0))
     }
 
     /// Fills the reserve up, as far as there is anything; whether so much of it is there that more may be kept.
@@ -69,13 +77,13 @@ impl PageQuota {
     #[cold]
     fn draw(&self, pages: u64, beyond: u64) -> bool {
         let in_bank = spare_of(self.bank, Resource::Page);
-        let is_there = pages <= self.may_draw(beyond) && in_bank >= pages + left_in_bank(area::number());
+        let is_there = pages <= self.may_draw(area::number(), beyond) && in_bank >= pages + left_in_bank(area::number());
         is_there && move_pages(self.bank, area::number(), pages)
     }
 
     /// How much more it may have: whatever it keeps beside files counts as theirs.
-    fn may_draw(&self, beyond: u64) -> u64 {
-        let own = exposed::environment(area::number());
+    fn may_draw(&self, environment: EnvironmentId, beyond: u64) -> u64 {
+        let own = exposed::environment(environment);
         let limit = own.map_or(0, |own| own.budget[Resource::Page as usize].limit.load(Relaxed));
         self.most.saturating_add(self.reserve + beyond).saturating_sub(limit)
     }

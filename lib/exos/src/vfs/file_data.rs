@@ -41,6 +41,10 @@ pub trait PageStorage {
     }
     /// Others may write the page, for good: it is mapped shared.
     fn share(&mut self, page: u32);
+    /// Whether others may write any page.
+    fn has_shared(&self) -> bool;
+    /// Takes back what [`Self::share`] gave, where no process maps the page; whether it could.
+    fn unshare(&mut self, page: u32) -> bool;
     /// The boot archive.
     fn archive(&self) -> &[u8];
     /// Copies bytes of the boot archive to the beginning of a page.
@@ -111,6 +115,7 @@ impl<S: PageStorage> FileTree<S> {
         }
         self.bring_into_pages(id)?;
         self.check_loaded_edges(id, offset, end)?;
+        self.check_room(id, offset, end)?;
         let mut written = 0;
         for (place, index, within) in pieces(offset, count) {
             let length = within.len() as u64;
@@ -199,6 +204,7 @@ impl<S: PageStorage> FileTree<S> {
         }
         self.bring_into_pages(id)?;
         self.check_loaded(id, index, index + 1)?;
+        self.check_room(id, index * PAGE_SIZE, (index + 1) * PAGE_SIZE)?;
         let page = self.page_for_writing(id, index)?;
         if shared {
             self.mark_page(id, index);
@@ -284,7 +290,8 @@ impl<S: PageStorage> FileTree<S> {
         {
             return Ok(page);
         }
-        let page = self.take_page(id)?;
+        // What is on the disk already has its block there.
+        let page = if index < self.node(id)?.stored { self.take_page_of_block(id)? } else { self.take_page(id)? };
         let Body::Pages(pages) = &mut self.contents_mut(id)?.body else { return Err(Errno::EINVAL) };
         pages.put(index, page);
         Ok(page)

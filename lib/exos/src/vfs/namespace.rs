@@ -90,6 +90,10 @@ pub struct FileTree<S> {
     pub backings: BTreeMap<VolumeId, Backing>,
     /// The page on a disk that the last operation lacked.
     pub missing: Option<(NodeId, u64)>,
+    /// A write waits for pages or blocks that a write-back may free.
+    pub wants_room: bool,
+    /// The last write-back freed too little: no write waits for another one.
+    pub is_squeezed: bool,
     next: NodeId,
     /// What the hashes of names begin with.
     seed: u64,
@@ -136,6 +140,8 @@ impl<S: PageStorage> FileTree<S> {
             nodes,
             backings: BTreeMap::new(),
             missing: None,
+            wants_room: false,
+            is_squeezed: false,
             next: ROOT + 1,
             seed,
         }

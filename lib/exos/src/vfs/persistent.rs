@@ -23,6 +23,8 @@ use linux_raw_sys::general as linux;
 
 /// The volume of the first disk; the others follow.
 pub const FIRST_DISK_VOLUME: VolumeId = 0x100;
+/// Pages that stay free for what cannot wait for a write-back.
+const LOW: u64 = 64;
 /// Most changes of names between two write-backs: then who changes names waits for the next one.
 pub const MOST_CHANGES: usize = 4096;
 
@@ -72,6 +74,8 @@ pub struct Backing {
     pub free: u64,
     /// The disk holds zeros: it becomes a volume when a name is made here, or what a program writes to it as a disk.
     pub is_blank: bool,
+    /// Blocks became free since `free` was counted.
+    pub has_freed: bool,
 }
 
 /// A node of a volume as the disk has it, with the name that leads to it.
@@ -153,6 +157,7 @@ impl<S: PageStorage> FileTree<S> {
     /// Records that a file was cut.
     pub(super) fn mark_cut(&mut self, id: NodeId, size: u64) {
         let Some(backing) = self.backing_of(id) else { return };
+        backing.has_freed = true;
         let dirty = backing.dirty.entry(id).or_default();
         dirty.cut = Some(dirty.cut.map_or(size, |cut| cut.min(size)));
         dirty.pages.split_off(&size.div_ceil(PAGE_SIZE));
@@ -187,6 +192,7 @@ impl<S: PageStorage> FileTree<S> {
     pub(super) fn log_removal(&mut self, directory: NodeId, name: &[u8], id: NodeId, is_directory: bool) {
         if !self.backings.is_empty() {
             let is_last = self.nodes.get(&id).is_none_or(|node| node.links == 0);
+            self.freed_in(directory, is_last);
             self.log(directory, || Change::Remove(directory, name.into(), id, is_directory, is_last));
         }
     }
@@ -195,8 +201,40 @@ impl<S: PageStorage> FileTree<S> {
     pub(super) fn log_rename(&mut self, from: (NodeId, &[u8]), to: (NodeId, &[u8]), over: Option<NodeId>) {
         if !self.backings.is_empty() {
             let gone = over.filter(|id| self.nodes.get(id).is_none_or(|node| node.links == 0));
+            self.freed_in(to.0, gone.is_some());
             self.log(to.0, || Change::Rename((from.0, from.1.into()), (to.0, to.1.into()), gone));
         }
+    }
+
+    fn freed_in(&mut self, directory: NodeId, is_last: bool) {
+        if let Some(backing) = self.backing_of(directory).filter(|_| is_last) {
+            backing.has_freed = true;
+        }
+    }
+
+    /// Makes a change of a range of bytes wait where pages or blocks run short and a write-back may free some.
+    pub(super) fn check_room(&mut self, id: NodeId, start: u64, end: u64) -> Result<()> {
+        if self.backings.is_empty() {
+            return Ok(());
+        }
+        let node = self.node(id)?;
+        let Body::Pages(pages) = &node.body else { return Ok(()) };
+        let (first, end) = (start / PAGE_SIZE, end.div_ceil(PAGE_SIZE));
+        let fresh = (first..end).filter(|index| pages.get(*index).is_none()).count() as u64;
+        let blocks = (first.max(node.stored)..end).filter(|index| pages.get(*index).is_none()).count() as u64;
+        if fresh == 0 {
+            return Ok(());
+        }
+        let is_full = self.backings.get(&node.volume).is_some_and(|backing| backing.has_freed && backing.free < blocks);
+        let is_short = self.store.room() < fresh + LOW;
+        if !is_short {
+            self.is_squeezed = false;
+        }
+        if is_full || is_short && !self.is_squeezed {
+            self.wants_room = true;
+            return Err(Errno::NOT_LOADED);
+        }
+        Ok(())
     }
 
     /// Fails where a page of a range lies on the disk only.
@@ -303,39 +341,66 @@ impl<S: PageStorage> FileTree<S> {
         true
     }
 
-    /// Marks the pages of a volume that programs write through mappings, which nothing else tells of.
+    /// Marks the pages of a volume that programs write through mappings, which nothing else tells of. A page that no
+    /// process can write any more is marked for the last time.
     pub fn mark_shared(&mut self, volume: VolumeId) {
+        if !self.store.has_shared() {
+            return;
+        }
         let mut found = Vec::new();
-        for (id, node) in self.nodes.iter().filter(|(_, node)| node.volume == volume && node.holds > 0) {
+        for (id, node) in self.nodes.iter().filter(|(_, node)| node.volume == volume) {
             if let Body::Pages(pages) = &node.body {
                 let shared = pages.from(0).filter(|(_, page)| self.store.is_shared(*page));
-                found.extend(shared.map(|(index, _)| (*id, index)));
+                found.extend(shared.map(|(index, page)| (*id, index, page, node.holds == 0)));
             }
         }
-        found.into_iter().for_each(|(id, index)| self.mark_page(id, index));
+        for (id, index, page, is_closed) in found {
+            if is_closed {
+                self.store.unshare(page);
+            }
+            self.mark_page(id, index);
+        }
     }
 
     /// Records that all of a file is on the disk.
     pub fn is_stored(&mut self, id: NodeId, size: u64) {
+        let cut = self.backing_of(id).and_then(|backing| backing.dirty.get(&id)?.cut);
         if let Some(node) = self.nodes.get_mut(&id) {
-            node.stored = node.stored.max(size.min(node.size).div_ceil(PAGE_SIZE));
+            // What was cut off meanwhile is a hole, though the disk has it still.
+            let size = size.min(node.size).min(cut.unwrap_or(u64::MAX));
+            node.stored = node.stored.max(size.div_ceil(PAGE_SIZE));
         }
     }
 
-    /// Gives up the pages of clean files of a volume that no process maps.
-    pub fn evict(&mut self, volume: VolumeId) {
-        let dirty = self.backings.get(&volume).map(|backing| &backing.dirty);
-        let is_clean = |id: &NodeId| dirty.is_some_and(|dirty| !dirty.contains_key(id));
-        let of_volume = self.nodes.iter().filter(|(id, node)| node.volume == volume && is_clean(id));
-        let idle = of_volume
-            .filter(|(_, node)| node.is_file() && node.pages().all(|page| self.store.is_idle(page)) && node.links > 0);
-        let idle: Vec<NodeId> = idle.map(|(id, _)| *id).collect();
-        for id in idle {
-            let Some(node) = self.nodes.get_mut(&id) else { continue };
-            let stored = node.stored;
-            let Body::Pages(pages) = &mut node.body else { continue };
-            let pages = pages.take(0, stored);
-            self.give_pages(volume, pages);
+    /// Gives up clean pages of a volume that no process maps, until the store has this much room. Only the writer
+    /// calls this, between two write-backs: what it took and has not written yet counts as clean.
+    pub fn evict(&mut self, volume: VolumeId, room: u64) {
+        let mut gone: Vec<(NodeId, Vec<u64>)> = Vec::new();
+        let mut wanted = room.saturating_sub(self.store.room());
+        let Some(backing) = self.backings.get(&volume) else { return };
+        for (id, node) in self.nodes.iter().filter(|(_, node)| node.volume == volume && node.stored > 0) {
+            let Body::Pages(pages) = &node.body else { continue };
+            let dirty = backing.dirty.get(id).map(|dirty| &dirty.pages);
+            let is_clean = |index: u64, page: u32| {
+                dirty.is_none_or(|dirty| !dirty.contains(&index))
+                    && !self.store.is_shared(page)
+                    && self.store.is_idle(page)
+            };
+            let stored = pages.from(0).take_while(|(index, _)| *index < node.stored);
+            let clean = stored.filter(|(index, page)| is_clean(*index, *page)).map(|(index, _)| index);
+            let clean: Vec<u64> = clean.take(wanted as usize).collect();
+            wanted -= clean.len() as u64;
+            gone.push((*id, clean));
+            if wanted == 0 {
+                break;
+            }
+        }
+        for (id, indices) in gone {
+            for index in indices {
+                let Some(Body::Pages(pages)) = self.nodes.get_mut(&id).map(|node| &mut node.body) else { break };
+                let pages = pages.take(index, index + 1);
+                self.give_pages(volume, pages);
+            }
         }
     }
 }

@@ -101,22 +101,28 @@ fn size(text: &str, memory: u64) -> Result<u64> {
 impl<S: PageStorage> FileTree<S> {
     /// A page for a file, as far as its volume may have one more.
     pub(super) fn take_page(&mut self, id: NodeId) -> Result<u32> {
-        self.take_page_from(id, S::allocate)
+        self.take_page_from(id, true, S::allocate)
+    }
+
+    /// The same for a page that has a block on its disk.
+    pub(super) fn take_page_of_block(&mut self, id: NodeId) -> Result<u32> {
+        self.take_page_from(id, false, S::allocate)
     }
 
     /// The same for what the boot archive holds.
     pub(super) fn take_page_for_archive(&mut self, id: NodeId) -> Result<u32> {
-        self.take_page_from(id, S::allocate_for_archive)
+        self.take_page_from(id, true, S::allocate_for_archive)
     }
 
-    fn take_page_from(&mut self, id: NodeId, allocate: fn(&mut S) -> Result<u32>) -> Result<u32> {
+    fn take_page_from(&mut self, id: NodeId, is_new: bool, allocate: fn(&mut S) -> Result<u32>) -> Result<u32> {
         let volume = self.volume_of(id)?;
         if volume.pages >= volume.most_pages {
             return Err(Errno::ENOSPC);
         }
         volume.pages += 1;
         let number = self.node(id)?.volume;
-        let page = self.reserve_block(number).and_then(|()| allocate(&mut self.store));
+        let block = if is_new { self.reserve_block(number) } else { Ok(()) };
+        let page = block.and_then(|()| allocate(&mut self.store));
         if page.is_err() {
             self.volume_of(id)?.pages -= 1;
         }

@@ -170,6 +170,8 @@ fn write_archive(file: &Path, ground: &Ground, guest: &Guest) -> Result<()> {
         arguments: guest.command.clone(),
         environment: vec![format!("PATH={}", run::SEARCH), "HOME=/root".into()],
         working_directory: "/".into(),
+        // All disks are made for the test, of zeros.
+        options: Vec::from_iter((!guest.disks.is_empty()).then(|| format!("disks={}", "b".repeat(guest.disks.len())))),
         ..ProgramCommand::default()
     };
     match (&guest.program, &ground.root) {
