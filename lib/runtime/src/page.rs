@@ -74,7 +74,7 @@ fn become_object(key: KeyIndex, page: PageNumber, kind: PageKind, argument: u64)
 #[inline]
 pub fn allocate_one(key: KeyIndex, list: PageNumber, page: PageNumber) -> Result<PageNumber, Failure> {
     let wanted = if page == PageNumber::NONE { 0 } else { page.0 << 12 };
-    let mut row = MapRow { address: wanted, entry: PAGE };
+    let mut row = MapRow { address: wanted, entry: PageNumber::NONE.address() };
     let at = UserAddress(&raw mut row as u64);
     // SAFETY: the kernel reads and writes one row, and maps nothing.
     unsafe { syscall::page_allocate(key, list, KeyIndex::WELL_KNOWN, PageNumber::NONE, at, 1) }?;

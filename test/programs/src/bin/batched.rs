@@ -275,7 +275,7 @@ fn fault_153_other_calls_64_to_a_batch(_: &World) -> Outcome {
 fn supply(own: Allocator) -> Outcome {
     for index in 0..4 {
         MAP[2 * index].store(KEY, SeqCst);
-        MAP[2 * index + 1].store(abi::page_table::PAGE, SeqCst);
+        MAP[2 * index + 1].store(PageNumber::NONE.address(), SeqCst);
     }
     same("page_allocate", number::page_allocate, &[KEY, own.list.0, KEY, PageNumber::NONE.0, MAP.as_ptr() as u64, 4])
 }
@@ -292,7 +292,7 @@ fn fault_153_mixtures(_: &World) -> Outcome {
             index @ 0..=6 => kinds[index as usize].1,
             7 => {
                 MAP[0].store(KEY, SeqCst);
-                MAP[1].store(abi::page_table::PAGE, SeqCst);
+                MAP[1].store(PageNumber::NONE.address(), SeqCst);
                 let at = MAP.as_ptr() as u64;
                 row(number::page_allocate, &[KEY, own.list.0, KEY, PageNumber::NONE.0, at, 1])
             }

@@ -83,7 +83,7 @@ fn batch(rows: &mut [BatchRow]) -> Result<u64, Failure> {
 }
 
 /// Asks for any page, with zeros, mapped nowhere.
-const FRESH: MapRow = MapRow { address: 0, entry: PAGE };
+const FRESH: MapRow = MapRow { address: 0, entry: PageNumber::NONE.address() };
 
 fn a_batch_stops_at_the_first_error() -> Outcome {
     let own = Allocator::own();
@@ -623,7 +623,7 @@ fn fault_15_row_of_a_batch_changes_during_the_call() -> Outcome {
     while_flipping(&ROWS[2], [own.list.0, theirs.0], 20_000, || {
         ROWS[0].store(number::page_allocate, SeqCst);
         ROWS[1].store(KEY, SeqCst);
-        FRESH[1].store(PAGE, SeqCst);
+        FRESH[1].store(PageNumber::NONE.address(), SeqCst);
         let rest = [KEY, PageNumber::NONE.0, FRESH.as_ptr() as u64, 1];
         ROWS[3..].iter().zip(rest).for_each(|(word, value)| word.store(value, SeqCst));
         // SAFETY: the kernel reads and writes one row.

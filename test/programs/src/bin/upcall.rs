@@ -478,7 +478,7 @@ fn fault_24_copies_with_every_flag_set() -> Outcome {
     const FLAGS: u64 = 1 << 10 | 1 << 18 | 1 << 14 | 0xcd4;
     let own = Allocator::own();
     let key = own.key.0;
-    let mut row = [MapRow { address: 0, entry: PAGE }];
+    let mut row = [MapRow { address: 0, entry: PageNumber::NONE.address() }];
     let arguments = [key, own.list.0, key, PageNumber::NONE.0, row.as_mut_ptr() as u64, 1];
     let (error, _) = call_with_flags(FLAGS, number::page_allocate, arguments);
     check!(error == 0, "a page was refused: {error}");
