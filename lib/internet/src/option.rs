@@ -116,7 +116,7 @@ const MOST: i32 = i32::MAX;
 const BUFFER_MOST: i32 = 212_992;
 
 /// The rows; those that [`place`] names come first.
-static TABLE: [Row; 80] = [
+static TABLE: [Row; 82] = [
     row(SOCKET, 2, All, Flag, 0),
     row(SOCKET, 15, All, Flag, 0),
     row(IPV6, 26, Inet6, Flag, 0),
@@ -169,11 +169,13 @@ static TABLE: [Row; 80] = [
     row(IP, 20, All, Flag, 0),
     row(IP, 21, All, Within(0, 255), 0),
     row(IP, 24, All, Flag, 0),
+    row(IP, 32, All, Any, 0),
     row(IP, 33, All, Within(-1, 255), 1),
     row(IP, 34, All, Flag, 1),
     row(IP, 49, All, Within(0, 1), 1),
     row(IP, 50, All, Any, 0),
     // ipv6(7).
+    row(IPV6, 17, Inet6, Any, 0),
     row(IPV6, 18, Inet6, Within(-1, 255), 1),
     row(IPV6, 19, Inet6, Within(0, 1), 1),
     row(IPV6, 23, Inet6, Within(0, 5), 1),
@@ -259,6 +261,10 @@ pub fn set(
     is_privileged: bool,
 ) -> Result<usize> {
     let place = find(level, name, sort, family);
+    // Messages of streams go to no group.
+    if sort == Tcp && matches!((level, name), (IPV6, 17 | 18)) {
+        return Err(Error::NoSuchOption);
+    }
     // Its own level looks at the length first, the others at the name.
     if !is_own_level(level, sort) {
         place?;
@@ -272,7 +278,7 @@ pub fn set(
     };
     let place = place?;
     let row = &TABLE[place];
-    if sort == Tcp && (level, name) == (IP, 33) {
+    if sort == Tcp && matches!((level, name), (IP, 32 | 33)) {
         return Err(Error::Invalid);
     }
     let value = match row.rule {
@@ -330,7 +336,7 @@ pub fn get(
     let is_strange = family == Family::V4 && level != IP && !is_own_level(level, sort);
     let found = match find(level, name, sort, family) {
         // No packet of another socket has its head.
-        Err(_) if (level, name) == (IP, 3) => return Ok(0i32.to_le_bytes()[..room.min(4)].to_vec()),
+        Err(_) if (level, name) == (IP, 3) => return Ok(number(0, level, room)),
         Err(_) if is_strange => return Err(Error::NotSupported),
         found => found?,
     };
@@ -341,11 +347,17 @@ pub fn get(
         place @ (place::RECEIVE_BUFFER | place::SEND_BUFFER) if store.get(place) == 0 => first_buffer(sort, place),
         place => value(store, place),
     };
-    // Of ip(7) a number that fits into a byte is told in one, where there is no room for four.
+    // An address is never a number of one byte.
+    let level = if (level, name) == (IP, 32) { SOCKET } else { level };
+    Ok(number(value, level, room))
+}
+
+/// The bytes of a number. In ip(7) a number below 256 takes one byte, where there is no room for four.
+fn number(value: i32, level: u32, room: usize) -> Vec<u8> {
     if level == IP && room < 4 && (0..=255).contains(&value) {
-        return Ok(alloc::vec![value as u8; room.min(1)]);
+        return alloc::vec![value as u8; room.min(1)];
     }
-    Ok(value.to_le_bytes()[..room.min(4)].to_vec())
+    value.to_le_bytes()[..room.min(4)].to_vec()
 }
 
 /// Bytes of the buffers of a socket that was not told any.
@@ -445,6 +457,11 @@ mod tests {
         assert_eq!(set_and_told((IP, 33), 1), Err(Error::Invalid));
         assert_eq!(set(&words, (IP, 34), (Udp, Family::V4), &[], true), Err(Error::Invalid));
         assert_eq!(get(&words, (IP, 3), (Udp, Family::V4), 4), Ok(alloc::vec![0; 4]));
+        assert_eq!(get(&words, (IP, 3), (Udp, Family::V4), 3), Ok(alloc::vec![0]));
+        assert_eq!(get(&words, (IP, 32), (Udp, Family::V4), 3), Ok(alloc::vec![0; 3]));
+        assert_eq!(set_and_told((IP, 32), 0), Err(Error::Invalid));
+        assert_eq!(set_and_told((IPV6, 18), 1), Err(Error::NoSuchOption));
+        assert_eq!(set(&words, (IPV6, 17), (Udp, Family::V4), &[0; 4], true), Err(Error::NoSuchOption));
     }
 
     /// No two rows are one option, and the places that have names are where they are looked for.

@@ -35,14 +35,6 @@ static void streams(void) {
     write(near, "waiting", 7);
     usleep(1000);
     line("accepted", "tcp", far), line("listening", "tcp", listening);
-    if (!fork()) {
-        if (setgid(5) || setuid(5)) _exit(1);
-        int other = bound(SOCK_STREAM);
-        listen(other, 1);
-        line("another user", "tcp", other);
-        _exit(0);
-    }
-    wait(0);
     close(fresh), close(only_bound), close(listening), close(near), close(far);
 }
 

@@ -46,6 +46,8 @@ mod named {
 const NANOSECONDS: u64 = 1_000_000_000;
 /// The longest value that is read.
 const LONGEST: u64 = 256;
+/// The number of the loopback device.
+const LOOPBACK: u32 = 1;
 const CONGESTION: &[u8] = b"cubic";
 
 /// `setsockopt`; `None`: the description is of another kind.
@@ -109,6 +111,16 @@ fn set_internet(socket: &InternetSocket, option: (u32, u32), from: u64, bytes: u
             set_filter_v6(socket, &value);
             Ok(())
         }
+        named::FILTER => needed(4),
+        option => set_for_groups(socket, option, &value),
+    }
+}
+
+/// Options of groups; all others are numbers.
+fn set_for_groups(socket: &InternetSocket, option: (u32, u32), value: &[u8]) -> Result<()> {
+    let half = |at: usize| value.get(at..at + 4).map(|bytes| u32::from_le_bytes(core::array::from_fn(|i| bytes[i])));
+    let needed = |count: usize| if value.len() < count { Err(Errno::EINVAL) } else { Ok(()) };
+    match option {
         named::JOIN | named::LEAVE => {
             needed(8)?;
             let group = u32::from_be_bytes(core::array::from_fn(|at| value[at]));
@@ -119,9 +131,31 @@ fn set_internet(socket: &InternetSocket, option: (u32, u32), from: u64, bytes: u
             let group = u128::from_be_bytes(core::array::from_fn(|at| value[at]));
             change_group(socket, Address(group), option == named::JOIN_V6)
         }
-        named::INTERFACE | named::INTERFACE_V6 | named::FILTER => needed(4),
-        option => set_number(socket, option, &value),
+        named::INTERFACE if socket.sort != Sort::Tcp => {
+            needed(4)?;
+            set_number(socket, option, &interface_address(value)?)
+        }
+        named::INTERFACE_V6 if half(0).is_some_and(|index| index > LOOPBACK) && is_for_groups_v6(socket) => {
+            Err(Errno::ENODEV)
+        }
+        option => set_number(socket, option, value),
     }
+}
+
+/// The address of an interface for groups: `struct in_addr`, `ip_mreq` or `ip_mreqn`.
+fn interface_address(value: &[u8]) -> Result<[u8; 4]> {
+    let part = |at: usize| value.get(at..at + 4).map_or([0; 4], |bytes| core::array::from_fn(|index| bytes[index]));
+    let (address, index) = match value.len() {
+        12.. => (part(4), u32::from_le_bytes(part(8))),
+        8.. => (part(4), 0),
+        _ => (part(0), 0),
+    };
+    let is_there = if index == 0 { address[0] == 127 || address == [0; 4] } else { index == LOOPBACK };
+    if is_there { Ok(address) } else { Err(Errno::EADDRNOTAVAIL) }
+}
+
+fn is_for_groups_v6(socket: &InternetSocket) -> bool {
+    socket.sort != Sort::Tcp && socket.family == Family::V6
 }
 
 /// Sets as many bytes of the filter of ICMPv6 as the program gave.
