@@ -169,16 +169,25 @@ impl InternetSocket {
                 return Ok(total);
             }
             if waiting > 0 && is_enough {
-                let taken = prepare(total, (count - total).min(waiting))
+                let wanted = (count - total).min(waiting);
+                let taken = prepare(total, wanted)
                     .and_then(|reachable| self.take_now(&ends, (total, reachable), taking, &each));
-                match taken {
-                    Ok(taken) => total += taken,
+                // A reader that gets less than it has room for may wait for the next event (epoll(7), edges): nothing
+                // that waits is held back.
+                let is_short = match taken {
+                    Ok(taken) => {
+                        total += taken;
+                        taken < wanted
+                    }
                     failed => return or_total(total, failed),
-                }
-                if total >= target || taking.peeks && total > 0 {
+                };
+                if total >= target && !is_short || taking.peeks && total > 0 {
                     return Ok(total);
                 }
                 continue;
+            }
+            if total >= target {
+                return Ok(total);
             }
             if let Some(outcome) = self.outcome_without_bytes(sent, is_nonblocking) {
                 return or_total(total, outcome);
@@ -255,8 +264,8 @@ impl InternetSocket {
             let stretch = ring.stretch(ring.taken().wrapping_add(first + at), bytes - at);
             if stretch.is_large && ends.incoming.is_none() {
                 self.open_large(true)?;
-                // The window is there for the next look.
-                return if at > 0 { self.note_taken(ends, ring, at, taking) } else { Ok(0) };
+                // The window is there for the next look. A look that takes nothing begins again.
+                return if at > 0 && !taking.peeks { self.note_taken(ends, ring, at, taking) } else { Ok(0) };
             }
             if !taking.drops {
                 let outcome = match (&ends.incoming, stretch.is_large) {

@@ -75,7 +75,7 @@ END
 nginx -c /tmp/w/conf & server=$!; sleep 2; curl -sS http://127.0.0.1:8080/; curl -sS -g "http://[::1]:8080/"
 curl -sS http://127.0.0.1:8080/big | cmp - big && echo same; curl -sS http://localhost:8090/big | cmp - big && echo same
 curl -sS -r 100-199 http://127.0.0.1:8080/big | wc -c; ab -q -n 200 -c 8 http://127.0.0.1:8080/index.html | grep Failed | tr -s " "
-echo $(cat /proc/$server/task/$server/children | wc -w) workers
+echo $(($(grep -lx nginx /proc/[0-9]*/comm | wc -l) - 1)) workers
 nginx -c /tmp/w/conf -s reload; sleep 1; curl -sS http://127.0.0.1:8080/; nginx -c /tmp/w/conf -s quit; wait $server; echo $?' 2> said || cat said >&2"#;
 
 const POSTGRESQL: &str = r#"$chitin run -m 2G --packages postgresql -- sh -c '
