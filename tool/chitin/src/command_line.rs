@@ -7,7 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::failure::{Failure, Result};
-use crate::{answer, bench, code, fs, package, run, test, tidy, version};
+use crate::{answer, bench, code, fs, package, run, test, tidy, version, wire};
 
 /// An exokernel operating system: build it, run programs on it, test it.
 #[derive(Debug, Parser)]
@@ -35,6 +35,8 @@ pub enum Command {
     /// Make, read, fill and check file systems of Chitin on files
     #[command(subcommand)]
     Fs(fs::Command),
+    /// Join the network cards of machines, with faults and with a peer that serves them
+    Wire(wire::Options),
     /// Say what is wrong with this machine, and what to install for what
     Doctor,
     /// Print what completes these commands in a shell: eval "$(./chitin completions bash)"

@@ -40,6 +40,7 @@ mod test;
 mod tidy;
 mod toolchain;
 mod version;
+mod wire;
 mod workspace;
 
 use std::process::ExitCode;
@@ -67,6 +68,7 @@ fn execute(command: &Command) -> Result<ExitCode> {
         Command::Root(options) => package::run(&workspace, options),
         Command::Code(code) => code::run(code),
         Command::Fs(command) => fs::run(command),
+        Command::Wire(options) => wire::run(options),
         Command::Bench(options) => bench::run(&workspace, options),
         Command::Tidy(options) => tidy::run(&workspace, options),
         Command::Test(options) => test::run(&workspace, options),

@@ -1,7 +1,9 @@
 //! Network cards of `./chitin run --network KIND`: what stands on the host's side of each.
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Context, Failure, Result};
@@ -11,6 +13,9 @@ use super::publish::{self, Published};
 
 /// Bytes of a name of a network device on Linux.
 const NAME: usize = 15;
+
+/// The network devices of the name space that this command is in.
+const DEVICES: &str = "/proc/self/net/dev";
 
 /// What a user names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,12 +86,14 @@ fn card(number: usize, link: &Link, packets: Option<&Path>, seed: u32) -> Result
 }
 
 fn check_tap(name: &str) -> Result<()> {
-    let place = Path::new("/sys/class/net").join(name);
     let refuse = |why: &str| Err(Failure::new(format!("--network tap:{name}: {why}")));
-    if !place.exists() {
+    let devices = fs::read_to_string(DEVICES).context(DEVICES)?;
+    if !devices.lines().any(|line| line.trim_start().strip_prefix(name).is_some_and(|rest| rest.starts_with(':'))) {
         return refuse(&format!("no such device; make it with: ip tuntap add dev {name} mode tap"));
     }
-    if !place.join("tun_flags").exists() {
+    // In a name space of its own a command may see the devices of another one here; then QEMU finds what is no tap.
+    let place = Path::new("/sys/class/net").join(name);
+    if place.exists() && !place.join("tun_flags").exists() {
         return refuse("the device is no tap; name one that `ip tuntap` lists");
     }
     Ok(())
@@ -98,7 +105,15 @@ fn check_wire(socket: &Path) -> Result<()> {
     if !metadata.file_type().is_socket() {
         return Err(Failure::new(format!("{what}: no Unix socket; name the socket at which the other side listens")));
     }
-    Ok(())
+    // A connection would be a machine to the other side. A socket of datagrams finds another kind instead, but only
+    // where there is one. QEMU itself is silent about a socket that has been left there.
+    match UnixDatagram::unbound().and_then(|probe| probe.connect(socket)) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            Err(Failure::new(format!("{what}: nothing listens there any more; start the other side first")))
+        }
+        Ok(()) => Err(Failure::new(format!("{what}: a socket of datagrams; streams are needed"))),
+        Err(_) => Ok(()),
+    }
 }
 
 /// The file of one card: of the second and later ones its name has their number before its ending.
@@ -117,6 +132,8 @@ fn numbered(file: &Path, number: usize) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
+
     use super::*;
 
     #[test]
@@ -142,6 +159,15 @@ mod tests {
         assert!(refused("tap:lo").contains("no tap"));
         assert!(refused("wire:/nonexistent/socket").contains("nothing listens there"));
         assert!(refused("wire:/dev/null").contains("no Unix socket"));
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("socket");
+        let wire = format!("wire:{}", place.display());
+        let listener = UnixListener::bind(&place).unwrap();
+        assert!(cards(&[parse(&wire).unwrap()], &[], None, 0).is_ok());
+        listener.set_nonblocking(true).unwrap();
+        assert!(listener.accept().is_err(), "the other side has met no machine yet");
+        drop(listener);
+        assert!(refused(&wire).contains("nothing listens there any more"));
         let several = [Wanted::None, Wanted::Link(Link::User)];
         assert!(cards(&several, &[], None, 0).unwrap_err().to_string().contains("stands alone"));
         assert!(cards(&[], &[], Some(Path::new("a.pcap")), 0).unwrap_err().to_string().contains("--network"));

@@ -3,6 +3,7 @@
 //! standard output, and what is told on standard error are compared, in one clear line where something is wrong. Nothing
 //! may be left: no temporary file, no process.
 
+mod network;
 mod servers;
 
 use std::fs::{self, File};
@@ -21,6 +22,7 @@ use crate::workspace::Workspace;
 
 use super::Depth;
 use super::case::{Case, Verdict};
+use network::NETWORK;
 use servers::{LARGE_SERVERS, SERVERS};
 
 /// What a stranger does, and what must come of it.
@@ -307,7 +309,7 @@ const TRIAL: &str = "front-door::emulation_is_found_to_run_chitin";
 /// The tests whose names contain `filter`.
 pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, filter: &str) -> Vec<Case> {
     let large = if depth == Depth::Full { &LARGE_SERVERS[..] } else { &[] };
-    let visits = VISITS.iter().chain(&SERVERS).chain(large);
+    let visits = VISITS.iter().chain(&NETWORK).chain(&SERVERS).chain(large);
     let named = |visit: &'static Visit| (format!("front-door::{}", visit.name), visit);
     let chosen: Vec<_> = visits.map(named).filter(|(name, _)| name.contains(filter)).collect();
     let is_trial_chosen = TRIAL.contains(filter);

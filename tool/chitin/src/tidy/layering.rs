@@ -38,7 +38,7 @@ const TABLE: [(&str, &[&str]); 19] = [
     ("test/*", &["abi", "mechanism/*", "lib/cffs", "lib/bpf-loader", "lib/pcap-language"]),
     ("bench/guest", &["abi", "mechanism/*", "lib/*"]),
     ("bench/peer", &["abi"]),
-    ("tool/chitin", &["abi", "mechanism/*", "lib/bpf-loader", "lib/cffs"]),
+    ("tool/chitin", &["abi", "mechanism/*", "lib/bpf-loader", "lib/cffs", "lib/network"]),
 ];
 
 pub fn check(subject: &Subject) -> Vec<Finding> {

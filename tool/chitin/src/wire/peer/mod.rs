@@ -1,0 +1,116 @@
+//! The peer on a wire: a machine of its own, on the stack of `lib/network`. It leases addresses (DHCP), answers names
+//! below `test` (DNS), pings, and serves `echo`, `sink` and `source` over TCP.
+//!
+//! It has no clock and no sockets: the caller hands in frames with the time, and takes those that go out.
+
+mod dhcp;
+mod dns;
+pub mod jack;
+pub mod service;
+
+use std::net::Ipv4Addr;
+
+use network::address::{Endpoint, mapped};
+use network::route::Prefix;
+use network::slab::Handle;
+use network::stack::Stack;
+use network::tcp::block::Options;
+use network::tcp::listen::Listener;
+use network::time::Time;
+
+use jack::Jack;
+use service::{Kind, Service};
+
+/// Its address on the link, and on the network 10.0.2.0/24, as QEMU's own network has it.
+const ADDRESS: [u8; 6] = [2, 0, 0, 0, 2, 2];
+pub const IP: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 2);
+const IP6: [u16; 8] = [0xfd00, 2, 0, 0, 0, 0, 0, 2];
+const NAMES: u16 = 53;
+/// Ports as RFC 862, 863 and 864 number services of this kind.
+const SERVICES: [(u16, Kind); 3] = [(7, Kind::Echo), (9, Kind::Sink), (19, Kind::Source)];
+/// Connections that wait to be accepted.
+const BACKLOG: usize = 64;
+
+#[derive(Debug)]
+pub struct Peer {
+    stack: Stack<Jack>,
+    dhcp: dhcp::Server,
+    names: Option<Handle>,
+    listeners: Vec<(Handle, Kind)>,
+    services: Vec<Service>,
+}
+
+impl Peer {
+    /// `key` is random.
+    pub fn new(key: [u64; 2], now: Time) -> Self {
+        let mut stack = Stack::new(Jack::new(ADDRESS), key, now);
+        stack.add_address(Prefix::new(IP, 24));
+        stack.add_address(Prefix::new(IP6, 64));
+        let names = stack.open_udp(Endpoint { address: mapped(IP.into()), port: NAMES });
+        let listen = |(port, kind): (u16, Kind)| Some((stack.tcp.listen(listener(port)).ok()?, kind));
+        let listeners = SERVICES.into_iter().filter_map(listen).collect();
+        Self { stack, dhcp: dhcp::Server::default(), names, listeners, services: Vec::new() }
+    }
+
+    /// A frame came.
+    pub fn receive(&mut self, frame: Vec<u8>) {
+        match self.dhcp.answer(&frame) {
+            Some(answer) => self.stack.link_mut().sent.push_back(answer),
+            None => self.stack.link_mut().received.push_back(frame),
+        }
+    }
+
+    /// Works off what came, and runs timers and services.
+    pub fn poll(&mut self, now: Time) {
+        loop {
+            self.stack.poll(now);
+            self.answer_names(now);
+            self.accept();
+            let mut services = std::mem::take(&mut self.services);
+            services.retain_mut(|service| service.serve(&mut self.stack, now));
+            self.services = services;
+            self.stack.flush(now);
+            if self.stack.link().received.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// The next frame that goes out.
+    pub fn take(&mut self) -> Option<Vec<u8>> {
+        self.stack.link_mut().sent.pop_front()
+    }
+
+    /// When `poll` has to be called even if nothing comes.
+    pub fn deadline(&self) -> Time {
+        self.stack.deadline()
+    }
+
+    fn answer_names(&mut self, now: Time) {
+        let Some(names) = self.names else { return };
+        while let Some(query) = self.stack.udp.receive(names) {
+            if let Some(answer) = dns::answer(&query.bytes) {
+                self.stack.send_udp(names, query.source, &answer, now);
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        for (listener, kind) in &self.listeners {
+            while let Some(handle) = self.stack.tcp.accept(*listener) {
+                self.services.push(Service::new(handle, *kind));
+            }
+        }
+    }
+}
+
+fn listener(port: u16) -> Listener {
+    Listener {
+        local: Endpoint { address: [0; 8].into(), port },
+        only_version_6: false,
+        backlog: BACKLOG,
+        options: Options::default(),
+        waiting: Default::default(),
+        embryos: 0,
+    }
+}

@@ -1,0 +1,151 @@
+//! Services of the peer, one connection each. `echo` sends back what comes. `sink` answers the SHA-256 of what came.
+//! `source` sends as many bytes as the first line asks for, and their SHA-256 behind them.
+
+use std::fmt::Write;
+
+use network::slab::Handle;
+use network::stack::Stack;
+use network::time::Time;
+use sha2::{Digest, Sha256};
+
+use super::super::random::Random;
+use super::jack::Jack;
+
+/// Bytes of a connection that wait for acknowledgement.
+const QUEUED: u32 = 128 << 10;
+/// Bytes that are read or made at once.
+const PIECE: usize = 8 << 10;
+/// Bytes of the longest line that asks a source.
+const LINE: usize = 20;
+/// The bytes of all sources are the same.
+const SEED: u64 = 19;
+
+/// What a port serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Echo,
+    Sink,
+    Source,
+}
+
+#[derive(Debug)]
+pub struct Service {
+    handle: Handle,
+    kind: Kind,
+    sum: Sha256,
+    line: Vec<u8>,
+    /// Bytes that a source still sends, once it was asked.
+    left: Option<u64>,
+    random: Random,
+}
+
+impl Service {
+    pub fn new(handle: Handle, kind: Kind) -> Self {
+        Self { handle, kind, sum: Sha256::new(), line: Vec::new(), left: None, random: Random::new(SEED) }
+    }
+
+    /// Reads and writes what it can; false: the connection is over.
+    pub fn serve(&mut self, stack: &mut Stack<Jack>, now: Time) -> bool {
+        let Some(block) = stack.tcp.block(self.handle) else { return false };
+        if block.error().is_some() {
+            stack.close(self.handle, now);
+            return false;
+        }
+        let is_over = match self.kind {
+            Kind::Echo => self.echo(stack),
+            Kind::Sink => self.sink(stack),
+            Kind::Source => self.source(stack),
+        };
+        if is_over {
+            stack.close(self.handle, now);
+        }
+        !is_over
+    }
+
+    fn echo(&self, stack: &mut Stack<Jack>) -> bool {
+        while has_room(stack, self.handle) {
+            let piece = self.read(stack);
+            if piece.is_empty() {
+                break;
+            }
+            self.send(stack, &piece);
+        }
+        self.is_at_end(stack)
+    }
+
+    fn sink(&mut self, stack: &mut Stack<Jack>) -> bool {
+        loop {
+            let piece = self.read(stack);
+            if piece.is_empty() {
+                break;
+            }
+            self.sum.update(&piece);
+        }
+        let is_over = self.is_at_end(stack);
+        if is_over {
+            self.send_sum(stack);
+        }
+        is_over
+    }
+
+    fn source(&mut self, stack: &mut Stack<Jack>) -> bool {
+        if self.left.is_none() {
+            self.line.extend(self.read(stack));
+            self.left = asked(&self.line);
+        }
+        let is_wrong = self.left.is_none() && (self.line.len() > LINE || self.is_at_end(stack));
+        while let Some(left @ 1..) = self.left
+            && has_room(stack, self.handle)
+        {
+            let mut piece = vec![0; PIECE.min(usize::try_from(left).unwrap_or(PIECE))];
+            piece.chunks_mut(8).for_each(|word| word.copy_from_slice(&self.random.next().to_le_bytes()[..word.len()]));
+            self.sum.update(&piece);
+            self.send(stack, &piece);
+            self.left = Some(left - piece.len() as u64);
+        }
+        let is_over = self.left == Some(0);
+        if is_over {
+            self.send_sum(stack);
+        }
+        is_over || is_wrong
+    }
+
+    fn read(&self, stack: &mut Stack<Jack>) -> Vec<u8> {
+        let mut piece = vec![0; PIECE];
+        let count = stack.tcp.read(self.handle, &mut piece);
+        piece.truncate(count);
+        piece
+    }
+
+    fn send(&self, stack: &mut Stack<Jack>, bytes: &[u8]) {
+        let extent = stack.link_mut().store(bytes);
+        stack.tcp.send(self.handle, extent);
+    }
+
+    fn send_sum(&mut self, stack: &mut Stack<Jack>) {
+        let line = hexadecimal(std::mem::take(&mut self.sum)) + "\n";
+        self.send(stack, line.as_bytes());
+    }
+
+    fn is_at_end(&self, stack: &Stack<Jack>) -> bool {
+        stack.tcp.block(self.handle).is_none_or(network::tcp::block::Block::is_at_end)
+    }
+}
+
+fn has_room(stack: &Stack<Jack>, handle: Handle) -> bool {
+    stack.tcp.block(handle).is_some_and(|block| block.may_send() && block.queued() < QUEUED)
+}
+
+/// The number in a line that is whole.
+fn asked(line: &[u8]) -> Option<u64> {
+    let end = line.iter().position(|byte| *byte == b'\n')?;
+    std::str::from_utf8(&line[..end]).ok()?.trim().parse().ok()
+}
+
+/// The digits of a sum.
+pub fn hexadecimal(sum: Sha256) -> String {
+    sum.finalize().iter().fold(String::new(), |mut digits, byte| {
+        let _ = write!(digits, "{byte:02x}");
+        digits
+    })
+}
