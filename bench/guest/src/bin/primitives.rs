@@ -64,9 +64,9 @@ global_asm!(
     ".global primitive_nothing", "primitive_nothing:", "ret",
     // The null call, which needs no stack.
     ".global primitive_null_call", "primitive_null_call:", ".rept 16", "xor eax, eax", "syscall", ".endr", "ret",
-    // A call through the table that does next to nothing: the vector unit stays on.
+    // A call through the table that does next to nothing: it sets the base of FS, which no library uses.
     ".global primitive_stack_call", "primitive_stack_call:",
-    ".rept 16", "mov edi, {vector}", "mov esi, 1", "mov eax, {context_set}", "syscall", ".endr", "ret",
+    ".rept 16", "mov edi, {fs_base}", "mov esi, 0x1000", "mov eax, {context_set}", "syscall", ".endr", "ret",
     // A write to a page that may only be read; the handler steps over its seven bytes.
     ".global primitive_protection_fault", "primitive_protection_fault:",
     "mov eax, 2", "shl rax, 32",
@@ -101,7 +101,7 @@ global_asm!(
     "jmp primitive_give_way",
     ".data", ".balign 16", ".global primitive_callee", "primitive_callee: .quad 0",
     ".global primitive_faults", "primitive_faults: .quad 0", ".text",
-    vector = const ContextPart::Vector as u64,
+    fs_base = const ContextPart::FsBase as u64,
     context_set = const number::context_set,
     time_slice_yield = const number::time_slice_yield,
 );
