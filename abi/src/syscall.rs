@@ -38,15 +38,13 @@ macro_rules! for_each_syscall {
             /// Empties a slot of the caller's ring, or of the ring of an environment that `control` dominates.
             4 key_drop(environment: EnvironmentId, slot: KeyIndex, control: KeyIndex) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment];
 
-            /// Makes an unmapped page of the caller's into an object of another kind. What `argument` says depends on
-            /// the kind:
-            ///
-            /// - `AccessList`: the index of a key, whose name becomes the first entry, with all rights;
-            /// - `PageTable`: 4, the level; the page becomes the root of a new, empty address space;
-            /// - `Region`: 0; the software regions are empty and nameless;
-            /// - `PacketRing`: the address of a [`RingSpecification`](crate::packet_ring::RingSpecification). Each page of
-            ///   the ring bears a device pin while the ring lives. `page_free` of the object ends the ring. The ring also
-            ///   ends when a page of it is taken by force.
+            /// Makes an unmapped page of the caller's into an object of another kind, which says what `argument` is. For
+            /// `AccessList` it is the index of a key, whose name becomes the first entry, with all rights. For `PageTable`
+            /// it is 4, the level: the page becomes the root of a new, empty address space. For `Region` it is 0: the
+            /// software regions are empty and nameless. For `PacketRing` it is the address of a
+            /// [`RingSpecification`](crate::packet_ring::RingSpecification). Each page of the ring bears a device pin
+            /// while the ring lives. `page_free` of the object ends the ring. The ring also ends when a page of it is
+            /// taken by force.
             5 page_become(key: KeyIndex, page: PageNumber, kind: u64, argument: u64) -> (), right "own on the page and on each page of the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, BadAddress, BadArgument, OverBudget, Absent];
             /// Sets an entry of an access list to the name of `source` with `rights`; no rights empty the entry.
             6 access_list_set(key: KeyIndex, list: PageNumber, index: u64, source: KeyIndex, rights: u64) -> (), right "own on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument];
@@ -64,10 +62,9 @@ macro_rules! for_each_syscall {
             8 page_free(key: KeyIndex, page: PageNumber) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, Again];
             /// Takes over the charge for an ordinary page or a page table and puts it under another access list.
             9 page_claim(key: KeyIndex, page: PageNumber, list_key: KeyIndex, list: PageNumber) -> (), right "own on the page and on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, OverBudget];
-            /// Ends by force whatever uses a page but a device, given up or not: its ring, and, under a root or another
-            /// table that nothing leads to, in steps from address `cursor` on, the entries that map it and the links that
-            /// lead to it.
-            /// The detail of `Again` is the next cursor.
+            /// Ends by force every use of a page but that of a device, given up or not. Its ring ends. Under a root, or
+            /// another table that nothing leads to, the entries that map it and the links that lead to it go, in steps from
+            /// address `cursor` on. The detail of `Again` is the next cursor.
             10 page_unbind(key: KeyIndex, page: PageNumber, top: PageNumber, cursor: UserAddress) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, Again];
             /// Edits entries of an address space: `count` rows of [`MapRow`](crate::page_table::MapRow); stops at the first
             /// error. The result is how many rows were done, also after an error, whose detail is the row. `Again` is such an

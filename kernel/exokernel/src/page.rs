@@ -1,9 +1,9 @@
 //! Physical pages: allocation by number, ownership, access, orphans (DESIGN.md §4, "Page").
 //!
-//! What holds always: every page is charged to exactly one environment, or free, or the kernel's (the exposed counts add
-//! up); a page is free only when nothing uses it: no entry maps it, no device pins it, no link leads to it if it is a table,
-//! no page names it if it is an access list. A page given up while something does is an orphan, and freed when the last of
-//! them ends.
+//! Invariants:
+//! - every page is charged to exactly one environment, or free, or the kernel's: the exposed counts add up;
+//! - a page is free only when no entry maps it, no device pins it, no link leads to it as a table, and no page names it
+//!   as its list. A page that is given up before is an orphan, and freed when its last use ends.
 
 use crate::budget;
 use crate::cost;

@@ -25,8 +25,8 @@ but `rcx`, `r11` and the flags.
 
 - *Asynchronous*: the callee gets the rest of this slice.
 - *Synchronous*: the callee gets this position, in every round, until it transfers it back or returns it. The position
-  stays where it is in two cases: it is not the caller's to give, or the caller was switched out whole in a critical
-  section and has not been told of this slice.
+  stays where it is when it is not the caller's to give. It also stays when the caller was switched out whole in a
+  critical section and has not been told of this slice.
 
 Errors: `NoSuchEnvironment`, `Busy`.
 ";

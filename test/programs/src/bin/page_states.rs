@@ -126,9 +126,10 @@ enum State {
     Private,
 }
 
-/// Each state with the answers of [`CALLS`], in their order: `.` granted, else the letter of [`letter`]. Tables are read
-/// through a mapping, never written. A public page is written by the holders of keys to its list. A private page is
-/// mapped by its own environment only. A linked table that is given up stays until its last link ends.
+/// Each state with the answers of [`CALLS`], in their order: `.` granted, else the letter of [`letter`].
+///
+/// Tables are read through a mapping, never written. A public page is written by the holders of keys to its list. A
+/// private page is mapped by its own environment only. A linked table that is given up stays until its last link ends.
 const ANSWERS: [(State, &str); 14] = [
     (State::Absent, "NNNNNNNNANNNNNNN"),
     (State::Kernel, "PPPPPPPPAKFPPKPK"),

@@ -1,4 +1,4 @@
-//! What tests took: the longest ones, each kind, and a file of all for whoever makes the run shorter.
+//! What tests took: the longest ones, each kind, and a file of all.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
