@@ -5,6 +5,7 @@
 
 mod network;
 mod servers;
+mod wire;
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -24,6 +25,7 @@ use super::Depth;
 use super::case::{Case, Verdict};
 use network::NETWORK;
 use servers::{LARGE_SERVERS, SERVERS};
+use wire::WIRE;
 
 /// What a stranger does, and what must come of it.
 struct Visit {
@@ -309,7 +311,7 @@ const TRIAL: &str = "front-door::emulation_is_found_to_run_chitin";
 /// The tests whose names contain `filter`.
 pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, filter: &str) -> Vec<Case> {
     let large = if depth == Depth::Full { &LARGE_SERVERS[..] } else { &[] };
-    let visits = VISITS.iter().chain(&NETWORK).chain(&SERVERS).chain(large);
+    let visits = VISITS.iter().chain(&NETWORK).chain(&SERVERS).chain(&WIRE).chain(large);
     let named = |visit: &'static Visit| (format!("front-door::{}", visit.name), visit);
     let chosen: Vec<_> = visits.map(named).filter(|(name, _)| name.contains(filter)).collect();
     let is_trial_chosen = TRIAL.contains(filter);

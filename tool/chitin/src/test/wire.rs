@@ -21,6 +21,8 @@ pub enum Peer {
     Flood,
     /// Asks for the address of 10.9.0.2, pings it, and sends a frame of kind 0x88b5 when all answers have come.
     Ping,
+    /// Waits for a question by DHCP, sends damaged frames of all kinds, and waits for the next question.
+    Garbage,
 }
 
 /// How a peer fared: a line for the transcript, or what it missed.
@@ -64,6 +66,7 @@ pub fn start(peer: Peer, socket: &Path) -> Result<Wire> {
         match peer {
             Peer::Flood => flood(line),
             Peer::Ping => ping(line),
+            Peer::Garbage => garbage(line),
         }
     });
     Ok(Wire { over, thread })
@@ -182,6 +185,92 @@ fn ping(mut line: Line) -> Fared {
     Ok(format!("{PINGS} pings were answered"))
 }
 
+/// Damaged frames that are sent, and how long the next question may take.
+const DAMAGED: u64 = 4_000;
+const SILENCE: Duration = Duration::from_secs(20);
+
+fn garbage(mut line: Line) -> Fared {
+    let Some(guest) = question_by_dhcp(&mut line) else { return Err("no question by DHCP came".into()) };
+    let wholes = templates(&guest);
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    for number in 0..DAMAGED {
+        let whole = &wholes[number as usize % wholes.len()];
+        if !line.send(&damaged(whole, &mut seed)) {
+            return Err(format!("the machine stopped at frame {number}"));
+        }
+    }
+    if question_by_dhcp(&mut line).is_none() {
+        return Err("no question by DHCP came after damaged frames".into());
+    }
+    while !line.is_over() {
+        line.receive(Instant::now() + STEP);
+    }
+    Ok(format!("the machine asked again after {DAMAGED} damaged frames"))
+}
+
+/// Waits for a question by DHCP: the address of its sender.
+fn question_by_dhcp(line: &mut Line) -> Option<[u8; 6]> {
+    const TO_SERVER: [u8; 2] = [0, 67];
+    let deadline = Instant::now() + SILENCE;
+    std::iter::from_fn(|| line.receive(deadline))
+        .find(|frame| frame.len() > 42 && frame[12..14] == IP && frame[23] == 17 && frame[36..38] == TO_SERVER)
+        .and_then(|frame| frame[6..12].try_into().ok())
+}
+
+/// Whole frames of each kind that a stack reads.
+fn templates(guest: &[u8; 6]) -> Vec<Vec<u8>> {
+    let v4 = |protocol: u8, body: &[u8]| {
+        let length = (20 + body.len() as u16).to_be_bytes();
+        let mut header =
+            [&[0x45, 0], &length[..], &[0, 7, 0, 0, 64, protocol, 0, 0], &OWN_IP, &[255, 255, 255, 255]].concat();
+        let sum = checksum(&header).to_be_bytes();
+        header[10..12].copy_from_slice(&sum);
+        [&guest[..], &OWN, &IP, &header, body].concat()
+    };
+    let v6 = |next: u8, body: &[u8]| {
+        let (length, mut from, mut to) = ((body.len() as u16).to_be_bytes(), [0; 16], [0; 16]);
+        (from[0], from[1], from[15], to[0], to[1], to[15]) = (0xfe, 0x80, 1, 0xff, 2, 1);
+        let header = [&[0x60, 0, 0, 0], &length[..], &[next, 255], &from, &to].concat();
+        [&guest[..], &OWN, &[0x86, 0xdd], &header, body].concat()
+    };
+    let dhcp = [&[0, 67, 0, 68, 1, 8, 0, 0, 2, 1, 6, 0][..], &[0; 232], &[99, 130, 83, 99, 53, 1, 2, 255]].concat();
+    vec![
+        [&EVERYONE[..], &OWN, &ARP, &[0, 1, 8, 0, 6, 4, 0, 1], &OWN, &OWN_IP, &[0; 28]].concat(),
+        v4(17, &dhcp),
+        v4(
+            1,
+            &[3, 3, 0, 0, 0, 0, 0, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 2, 15, 10, 9, 0, 1, 0, 9, 0, 53],
+        ),
+        v4(6, &[0, 80, 0, 80, 0, 0, 0, 1, 0, 0, 0, 0, 0x70, 2, 255, 255, 0, 0, 0, 0, 2, 4, 5, 180, 1, 3, 3, 7]),
+        v6(
+            58,
+            &[134, 0, 0, 0, 64, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0, 3, 4, 64, 0xc0, 0, 0, 9, 9, 0, 0, 9, 9, 0, 0, 0, 0],
+        ),
+        v6(44, &[17, 0, 0, 1, 0, 0, 0, 7, 1, 2, 3, 4, 5, 6, 7, 8]),
+    ]
+}
+
+/// A frame with some bytes changed, cut or lengthened.
+fn damaged(whole: &[u8], seed: &mut u64) -> Vec<u8> {
+    let mut draw = |below: usize| {
+        *seed ^= *seed << 13;
+        *seed ^= *seed >> 7;
+        *seed ^= *seed << 17;
+        (*seed >> 11) as usize % below.max(1)
+    };
+    let mut frame = whole.to_vec();
+    for _ in 0..draw(6) {
+        let place = 12 + draw(frame.len() - 12);
+        frame[place] = draw(256) as u8;
+    }
+    match draw(4) {
+        0 => frame.truncate(14 + draw(frame.len() - 14)),
+        1 => frame.extend((0..draw(1_200)).map(|index| index as u8)),
+        _ => {}
+    }
+    frame
+}
+
 /// Sends a frame until one comes that is an answer; false: none did.
 fn asked(line: &mut Line, question: &[u8], is_answer: impl Fn(&[u8]) -> bool) -> bool {
     (0..20).any(|_| {
@@ -245,6 +334,16 @@ fn checksum(bytes: &[u8]) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn damaged_frames_differ_and_keep_a_header() {
+        let wholes = templates(&[2, 0, 0, 0, 0, 7]);
+        let mut seed = 7;
+        let frames: Vec<_> = (0..600).map(|number| damaged(&wholes[number % wholes.len()], &mut seed)).collect();
+        let lengths = frames.iter().all(|frame| (14..1_514).contains(&frame.len()));
+        let changed = frames.iter().filter(|frame| !wholes.contains(frame)).count();
+        assert!(lengths && changed > 400, "{changed}");
+    }
 
     #[test]
     fn questions_are_whole_and_answers_are_looked_at() {

@@ -1,0 +1,64 @@
+//! Programs that reach other machines, and are reached, over the network card: the host is the other machine.
+//!
+//! The system chooses the ports of each visit.
+
+use super::Visit;
+
+/// Those of every run.
+pub(super) const WIRE: [Visit; 2] = [visit("clients_on_the_wire", CLIENTS), visit("servers_on_the_wire", SERVERS)];
+
+const fn visit(name: &'static str, (lines, output): (&'static str, &'static str)) -> Visit {
+    Visit { name, lines, status: 0, output, told: "", needs: &["python3"] }
+}
+
+/// A file of 4 MB and its sum, a refused connection, and names by a server of the test's own. A killed program leaves a
+/// connection with bytes on their way.
+const CLIENTS: (&str, &str) = (
+    r#"head -c 4000000 /dev/urandom > big; cat > peer.py <<'END'
+import http.server, os, socket, struct, threading
+def bound(kind):
+    one = socket.socket(socket.AF_INET, kind); one.bind(("127.0.0.1", 0)); return one
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *all): pass
+web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet); threading.Thread(target=web.serve_forever, daemon=True).start()
+names, left = bound(socket.SOCK_DGRAM), bound(socket.SOCK_STREAM); left.listen(); closed = bound(socket.SOCK_STREAM)
+def resolve():
+    while True:
+        asked, source = names.recvfrom(512); found = asked[-4:-2] == b"\0\1"
+        names.sendto(asked[:2] + b"\x81\x80\0\1" + (b"\0\1" if found else b"\0\0") + b"\0\0\0\0" + asked[12:]
+            + (b"\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4\x0a\1\2\3" if found else b""), source)
+threading.Thread(target=resolve, daemon=True).start()
+open("made", "w").write(" ".join(str(one.getsockname()[1]) for one in (web.socket, names, left, closed))); os.rename("made", "ports")
+connection, _ = left.accept(); total = 0
+while some := connection.recv(65536): total += len(some)
+open("counted", "w").write("%d\n" % total); os.rename("counted", "count"); threading.Event().wait(60)
+END
+python3 peer.py & peer=$!; until [ -e ports ]; do sleep 0.1; done; read web names left closed < ports
+$chitin run --network user -- sh -c "wget -qO - http://10.0.2.2:$web/big | sha256sum; wget -qO - http://10.0.2.2:$closed/ 2>&1 | tail -n 1
+    nslookup one.example 10.0.2.2:$names | grep -c 10.1.2.3; cat /etc/resolv.conf; ip -4 addr show eth0 | grep -o 'inet [0-9.]*'
+    (head -c 100000 /dev/zero; sleep 60) | nc 10.0.2.2 $left & sleep 1; kill -9 \$!; wait 2> /dev/null & sleep 1" > said 2> told
+sha256sum < big > sum; head -n 1 said | cmp - sum && echo same; tail -n +2 said
+for turn in 1 2 3 4 5 6 7 8 9; do [ -e count ] || sleep 0.2; done; cat count; kill $peer; cat told >&2"#,
+    "same\nwget: can't connect to remote host (10.0.2.2): Connection refused\n1\n#PROTO: DHCP\nnameserver 10.0.2.3\ninet 10.0.2.15\n100000\n",
+);
+
+/// A server that the host reaches by a published port, many times and at once, also from within the machine.
+const SERVERS: (&str, &str) = (
+    r#"cat > ports.py <<'END'
+import socket
+taken = [socket.socket() for _ in range(2)]
+for one in taken: one.bind(("127.0.0.1", 0))
+print(*(one.getsockname()[1] for one in taken))
+END
+read web stop <<END
+$(python3 ports.py)
+END
+$chitin run -p $web:80 -p $stop:81 -- sh -c 'mkdir /tmp/w; cd /tmp/w; echo hello > index.html; seq 200000 > big; httpd -p 80
+    wget -qO - http://10.0.2.15/; wget -qO - http://127.0.0.1/; nc -l -p 81; echo over' > said 2> told & machine=$!
+get() { $busybox wget -qO - http://127.0.0.1:$web/$1; }
+until get index.html > got 2> /dev/null; do kill -0 $machine || break; sleep 0.2; done; cat got
+seq 200000 > big; get big | cmp - big && echo same
+for turn in 1 2 3 4 5 6 7 8; do get index.html > got$turn & all="$all $!"; done; wait $all; cat got? | sort | uniq -c | tr -s " "
+echo enough | $busybox nc 127.0.0.1 $stop; wait $machine; cat said; cat told >&2"#,
+    "hello\nsame\n 8 hello\nhello\nhello\nenough\nover\n",
+);
