@@ -10,6 +10,7 @@ pub mod switch;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -84,23 +85,30 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         "chitin: {} frames: {} lost, {} duplicated, {} reordered, {} corrupted\n",
         counters.frames, counters.lost, counters.duplicated, counters.reordered, counters.corrupted
     ));
-    options.sockets.iter().for_each(|socket| drop(fs::remove_file(socket)));
+    options.sockets.iter().filter(|socket| is_socket(socket)).for_each(|socket| drop(fs::remove_file(socket)));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Listens at a socket. One that an earlier wire has left there is replaced.
+/// Listens at a socket. One that an earlier wire has left there is replaced; nothing else is.
 fn listen(socket: &Path) -> Result<UnixListener> {
     let what = || format!("{}: no socket can be made there", socket.display());
     match UnixListener::bind(socket) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => {}
         result => return result.context(what()),
     }
+    // A connection to what is no socket is refused as well: the kind of the file decides.
+    if !is_socket(socket) {
+        return Err(Failure::new(format!("{}: a file is there already; name another place", socket.display())));
+    }
     match UnixStream::connect(socket) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
-        Ok(_) => return Err(Failure::new(format!("{}: another wire listens there", socket.display()))),
-        Err(_) => return Err(Failure::new(format!("{}: a file is there already", socket.display()))),
+        _ => return Err(Failure::new(format!("{}: another wire listens there", socket.display()))),
     }
     fs::remove_file(socket).and_then(|()| UnixListener::bind(socket)).context(what())
+}
+
+fn is_socket(place: &Path) -> bool {
+    fs::symlink_metadata(place).is_ok_and(|metadata| metadata.file_type().is_socket())
 }
 
 /// The switch with its ports, and a clock.

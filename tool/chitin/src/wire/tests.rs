@@ -1,7 +1,10 @@
 //! The wire as a whole, with a virtual clock. A machine leases an address from the peer, asks for a name, and talks to
 //! its services while frames are lost, doubled, mixed and damaged.
 
+use std::fs;
 use std::net::Ipv4Addr;
+use std::os::unix::fs::symlink;
+use std::path::Path;
 
 use network::address::{Endpoint, mapped};
 use network::slab::Handle;
@@ -134,6 +137,23 @@ fn talk_to_all(faults: Faults, seed: u64) {
     assert_eq!((came.len(), &came[70_000..]), (70_065, (sum(&came[..70_000]) + "\n").as_bytes()));
     assert!(world.talk(7, &bytes) == bytes);
     assert!(world.talk(19, b"many\n").is_empty());
+}
+
+#[test]
+fn nothing_but_a_socket_that_was_left_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, link, socket) = (folder.path().join("file"), folder.path().join("link"), folder.path().join("socket"));
+    fs::write(&file, "kept").unwrap();
+    let refused = |place: &Path| super::listen(place).unwrap_err().to_string();
+    assert!(refused(&file).contains("a file is there already"));
+    assert!(refused(folder.path()).contains("a file is there already"));
+    drop(super::listen(&socket).unwrap());
+    symlink(&socket, &link).unwrap();
+    assert!(refused(&link).contains("a file is there already"));
+    let again = super::listen(&socket).unwrap();
+    assert!(refused(&socket).contains("another wire listens there"));
+    drop(again);
+    assert!(fs::read_link(&link).unwrap() == socket && fs::read(&file).unwrap() == b"kept");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::{Visit, plain, well};
 
 /// Those of every run.
-pub(super) const NETWORK: [Visit; 11] = [
+pub(super) const NETWORK: [Visit; 12] = [
     plain(
         "a_port_that_is_in_use",
         "perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new(Listen => 1, LocalAddr => \"127.0.0.1\")
@@ -26,6 +26,7 @@ pub(super) const NETWORK: [Visit; 11] = [
         "nothing listens there any more",
     ),
     plain("packets_into_no_folder", "$chitin run --network user --packets none/a.pcap -- true", 125, "--packets none/a.pcap: No such file"),
+    plain("a_wire_at_a_file", "echo kept > f; $chitin wire f; status=$?; grep -q kept f || exit 1; exit $status", 125, "f: a file is there already"),
     plain("a_wire_with_a_chance_that_is_none", "$chitin wire w --loss 101%", 2, "chances are 0% to 100%"),
     well(
         "three_cards_and_their_packets",
