@@ -7,8 +7,10 @@ use crate::descriptor::netlink::Netlink;
 use crate::descriptor::open_file::OpenFile;
 use crate::errno::{Errno, Result};
 use crate::hw::current::process;
-use crate::hw::usercopy;
+use crate::hw::{card, usercopy};
+use crate::server::client::network_card;
 use ::internet::address::{Address, Endpoint, Family};
+use ::internet::device;
 use ::internet::option::{self, Sort, level, place};
 use ::internet::page::{FILTER, FILTER_V6, LINGER, PATIENCE, state};
 use alloc::vec::Vec;
@@ -135,7 +137,9 @@ fn set_for_groups(socket: &InternetSocket, option: (u32, u32), value: &[u8]) -> 
             needed(4)?;
             set_number(socket, option, &interface_address(value)?)
         }
-        named::INTERFACE_V6 if half(0).is_some_and(|index| index > LOOPBACK) && is_for_groups_v6(socket) => {
+        named::INTERFACE_V6
+            if half(0).is_some_and(|index| index != 0 && !is_device(index)) && is_for_groups_v6(socket) =>
+        {
             Err(Errno::ENODEV)
         }
         option => set_number(socket, option, value),
@@ -150,8 +154,21 @@ fn interface_address(value: &[u8]) -> Result<[u8; 4]> {
         8.. => (part(4), 0),
         _ => (part(0), 0),
     };
-    let is_there = if index == 0 { address[0] == 127 || address == [0; 4] } else { index == LOOPBACK };
+    let is_there = match index {
+        0 => address[0] == 127 || address == [0; 4] || is_of_card(address),
+        index => is_device(index),
+    };
     if is_there { Ok(address) } else { Err(Errno::EADDRNOTAVAIL) }
+}
+
+/// Whether the network card has this address.
+fn is_of_card(address: [u8; 4]) -> bool {
+    network_card().and_then(|card| card.v4()).is_some_and(|(own, _)| own.to_be_bytes() == address)
+}
+
+/// Whether a device has this number.
+fn is_device(number: u32) -> bool {
+    number == LOOPBACK || number == device::NUMBER as u32 && card::is_there()
 }
 
 fn is_for_groups_v6(socket: &InternetSocket) -> bool {
