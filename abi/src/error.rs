@@ -77,6 +77,13 @@ errors! {
     Gone = 20, "what was watched is gone";
     /// A filter could take packets of another owner's filter. Detail: the number of that filter.
     Overlap = 21, "the filter overlaps another owner's filter";
+    /// A block must not be written, or entered, yet. Detail: the block to write first, or
+    /// [`FLUSH`](crate::storage::FLUSH) + the number of a flush that must have completed.
+    Unready = 22, "what the block leads to is not on the disk yet";
+    /// A checksum, a format or an owner on the disk is wrong. Detail: the block.
+    Damaged = 23, "the block on the disk is damaged";
+    /// The disk failed. Detail: the block, 0 for a flush.
+    Failed = 24, "the disk failed";
 }
 
 /// A refusal with its detail.

@@ -74,8 +74,10 @@ pub struct KernelInfo {
     pub code_arena_used: AtomicU64,
     /// Excesses after which an environment is destroyed: [`crate::limits::EXCESS_LIMIT`] until `machine_set`.
     pub excess_limit: AtomicU64,
+    /// Entries of [`crate::storage::BlockInfo`]`[]`; 0: the machine has no disk.
+    pub frames: AtomicU64,
     /// Not used.
-    pub unused: [AtomicU64; 31],
+    pub unused: [AtomicU64; 30],
 }
 
 /// What a CPU does, in [`CpuInfo::state`].

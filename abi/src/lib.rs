@@ -29,6 +29,7 @@ pub mod page_table;
 pub mod predicate;
 pub mod region;
 pub mod revocation;
+pub mod storage;
 pub mod syscall;
 pub mod time_slice;
 pub mod upcall;

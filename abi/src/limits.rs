@@ -62,6 +62,28 @@ pub const SEND_HEADER: usize = 128;
 pub const SEND_SEGMENTS: usize = 43;
 /// Frames that one `packet_send` takes.
 pub const SEND_ROWS: u64 = 16;
+/// Pages of memory for each frame that caches a block, in a machine with a disk.
+pub const PAGES_PER_FRAME: u64 = 128;
+/// Frames at least and at most, multiples of 64.
+pub const FRAMES_LEAST: u64 = 64;
+/// See [`FRAMES_LEAST`].
+pub const FRAMES: u64 = 512;
+/// Regions of 64 MiB of the largest volume.
+pub const REGIONS: u64 = 256;
+/// Trees of a volume that are mounted or unattached.
+pub const TREES: usize = 128;
+/// Records of held blocks.
+pub const LEDGER_RECORDS: usize = 64;
+/// Frames that a transaction shows.
+pub const TRANSACTION_SHOWN: usize = 16;
+/// Ranges that a transaction changes.
+pub const TRANSACTION_CHANGES: usize = 8;
+/// Ranges that a transaction declares.
+pub const TRANSACTION_DECLARED: usize = 8;
+/// Bytes that a transaction changes.
+pub const TRANSACTION_BYTES: usize = 512;
+/// Blocks that a transaction allocates and frees.
+pub const TRANSACTION_BLOCKS: u64 = 128;
 /// Entries of an access list.
 pub const ACCESS_LIST_ENTRIES: usize = 62;
 /// Pages in the private part of an environment area, at least.

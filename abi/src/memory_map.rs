@@ -9,6 +9,7 @@
 //!     +0x0010_0000           CpuInfo[]
 //!     +0x0020_0000           SliceInfo[cpu][position]
 //!     +0x3000_0000           FilterInfo[], where there is a network
+//!     +0x3800_0000           BlockInfo[], where there is a disk
 //!     +0x4000_0000           EnvironmentInfo[]
 //!     +0x8000_0000           PageInfo[]
 //! 0xffff_8000_0000_0000  direct map of all memory, not executable       kernel only
@@ -38,6 +39,8 @@ pub const EXPOSED_DEVICES: u64 = EXPOSED + 0x0008_0000;
 pub const EXPOSED_INTERFACES: u64 = EXPOSED + 0x000c_0000;
 /// [`crate::packet_filter::FilterInfo`], [`crate::exposed::KernelInfo::filters`] of them.
 pub const EXPOSED_FILTERS: u64 = EXPOSED + 0x3000_0000;
+/// [`crate::storage::BlockInfo`], [`crate::exposed::KernelInfo::frames`] of them.
+pub const EXPOSED_BLOCKS: u64 = EXPOSED + 0x3800_0000;
 /// [`crate::exposed::CpuInfo`], one a CPU.
 pub const EXPOSED_CPUS: u64 = EXPOSED + 0x0010_0000;
 /// [`crate::time_slice::SliceInfo`], `SLICES_PER_CPU` a CPU.

@@ -159,8 +159,9 @@ macro_rules! for_each_syscall {
             /// The kernel pins each page for the device until the request ends, writes the result into the status
             /// word, and raises the bound event bits. The result is the number of requests. `Exhausted`: the device
             /// takes no more now. `OverBudget` with the resource `Page`: the caller or the owner of a page has not
-            /// given back pages in time. `TooMany`: with these requests the caller would have more than `DEVICE_PINS`.
-            36 device_submit(key: KeyIndex, device: u64, queue: u64, rows: UserAddress, count: u64) -> u64, right "read on the device, write to write or flush; own on each page", errors [NoSuchKey, NotPermitted, NoSuchPage, WrongKind, BadAddress, BadArgument, OverBudget, Exhausted, TooMany, Absent];
+            /// given back pages in time. `InUse`: a volume of the disk is open. `TooMany`: with these requests
+            /// the caller would have more than `DEVICE_PINS`.
+            36 device_submit(key: KeyIndex, device: u64, queue: u64, rows: UserAddress, count: u64) -> u64, right "read on the device, write to write or flush; own on each page", errors [NoSuchKey, NotPermitted, NoSuchPage, WrongKind, BadAddress, BadArgument, OverBudget, Exhausted, TooMany, Absent, InUse];
 
             /// Opens an interface (1) or closes it (0). A closed one receives and sends nothing.
             37 network_open(key: KeyIndex, interface: u64, open: u64) -> (), right "own on the interface", errors [NoSuchKey, NotPermitted, BadArgument, InUse, Absent];
@@ -182,6 +183,46 @@ macro_rules! for_each_syscall {
             /// from the template. `BadArgument` with 256: the counts of the slot, 257: its offload, 258 + n: segment
             /// n. `Exhausted`: the device takes no more now.
             41 packet_send(key: KeyIndex, ring: PageNumber, first: u64, count: u64) -> u64, right "write on the ring and on each filter, read on each page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument, OverBudget, Exhausted, TooMany, Gone, Absent, Again];
+
+            /// Does a [`step`](crate::storage::step) with the volume of a disk. A step that takes long, or that
+            /// waits for the disk, is refused with `Again`: the same call continues it. `Absent` with a block:
+            /// the map of its region is not loaded. `Unready`: what must be written, or flushed, first.
+            42 volume_step(key: KeyIndex, disk: u64, step: u64, argument: u64, more: u64) -> u64,
+                right "own or write on the disk, as the step says",
+                errors [NoSuchKey, NotPermitted, BadArgument, BadAddress, NotFree, Exhausted, Again, Busy,
+                    InUse, Absent, TooMany, Unready, Damaged, Failed];
+            /// Binds an empty frame to `block`, which sector `sector` of the block in frame `parent` owns, or
+            /// to the root block of a tree ([`ROOT`](crate::storage::ROOT) + tree). The access program of the
+            /// tree decides. The result is 0 for a block that the disk holds nothing of: it is zeroed. It is 1
+            /// if the disk is being read.
+            43 block_bind(key: KeyIndex, parent: u64, sector: u64, block: u64, frame: u64) -> u64,
+                right "read, by the access program",
+                errors [NoSuchKey, NotPermitted, BadArgument, NotFree, Exhausted, Busy, InUse, Absent, Damaged,
+                    Failed];
+            /// Copies bytes of a cached block out.
+            44 block_read(key: KeyIndex, frame: u64, offset: u64, to: UserAddress, bytes: u64) -> (),
+                right "read, by the access program",
+                errors [NoSuchKey, NotPermitted, BadArgument, BadAddress, Busy, Absent];
+            /// Copies bytes into a cached block of a leaf template.
+            45 block_write(key: KeyIndex, frame: u64, offset: u64, from: UserAddress, bytes: u64) -> (),
+                right "write, by the access program",
+                errors [NoSuchKey, NotPermitted, BadArgument, BadAddress, Busy, Absent, Failed, Damaged];
+            /// Changes metadata by a [`TransactionSpecification`](crate::storage::TransactionSpecification),
+            /// all or nothing. The owns program must confirm exactly what is declared. `TooMany`: the programs
+            /// could take more than an entry may.
+            46 block_modify(key: KeyIndex, transaction: UserAddress) -> (),
+                right "modify, by the access program",
+                errors [NoSuchKey, NotPermitted, BadArgument, BadAddress, NotFree, OverBudget, Exhausted, Busy,
+                    InUse, Absent, TooMany, Unready, Damaged, Failed];
+            /// Writes a cached block to the disk. Only the order of writes is checked: `Unready` names a block
+            /// to write first, or a flush.
+            47 block_submit(key: KeyIndex, frame: u64) -> (),
+                right "any",
+                errors [NoSuchKey, NotPermitted, BadArgument, Exhausted, Busy, Absent, Unready, Damaged, Failed];
+            /// Empties a frame whose block is clean, durable, and has no children in frames.
+            48 block_release(key: KeyIndex, frame: u64) -> (),
+                right "any",
+                errors [NoSuchKey, NotPermitted, BadArgument, InUse, Absent];
         }
     };
 }

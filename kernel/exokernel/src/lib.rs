@@ -46,5 +46,6 @@ mod sweep;
 mod system_call;
 mod time_slice;
 mod transfer;
+mod volume;
 
 pub use boot::{start, start_secondary};

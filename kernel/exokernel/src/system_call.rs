@@ -406,4 +406,25 @@ impl Calls for Kernel {
     fn machine_set(&mut self, key: KeyIndex, setting: u64, value: u64) -> Outcome<()> {
         self.set_machine(key, setting, value)
     }
+    fn volume_step(&mut self, key: KeyIndex, disk: u64, step: u64, argument: u64, more: u64) -> Outcome<u64> {
+        self.step_volume(key, disk, step, argument, more)
+    }
+    fn block_bind(&mut self, key: KeyIndex, parent: u64, sector: u64, block: u64, frame: u64) -> Outcome<u64> {
+        self.bind_block(key, parent, sector, block, frame)
+    }
+    fn block_read(&mut self, key: KeyIndex, frame: u64, offset: u64, to: UserAddress, bytes: u64) -> Outcome<()> {
+        self.read_block(key, frame, offset, to, bytes)
+    }
+    fn block_write(&mut self, key: KeyIndex, frame: u64, offset: u64, from: UserAddress, bytes: u64) -> Outcome<()> {
+        self.write_block(key, frame, offset, from, bytes)
+    }
+    fn block_modify(&mut self, key: KeyIndex, transaction: UserAddress) -> Outcome<()> {
+        self.modify_blocks(key, transaction)
+    }
+    fn block_submit(&mut self, key: KeyIndex, frame: u64) -> Outcome<()> {
+        self.submit_block(key, frame)
+    }
+    fn block_release(&mut self, key: KeyIndex, frame: u64) -> Outcome<()> {
+        self.release_block(key, frame)
+    }
 }

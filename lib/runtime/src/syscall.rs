@@ -108,6 +108,10 @@ macro_rules! stub {
     (region_copy $($rest:tt)*) => { raw! { region_copy $($rest)* } };
     (device_submit $($rest:tt)*) => { raw! { device_submit $($rest)* } };
     (page_become $($rest:tt)*) => { raw! { page_become $($rest)* } };
+    (volume_step $($rest:tt)*) => { raw! { volume_step $($rest)* } };
+    (block_read $($rest:tt)*) => { raw! { block_read $($rest)* } };
+    (block_write $($rest:tt)*) => { raw! { block_write $($rest)* } };
+    (block_modify $($rest:tt)*) => { raw! { block_modify $($rest)* } };
     (filter_insert $($rest:tt)*) => { raw! { filter_insert $($rest)* } };
     (channel_send $($rest:tt)*) => { raw! { channel_send $($rest)* } };
     (channel_receive $($rest:tt)*) => { raw! { channel_receive $($rest)* } };
