@@ -163,8 +163,12 @@ impl<'a, D: Device> FileSystem<'a, D> {
     fn drive(&mut self, stop: bool) -> Result<()> {
         let mut buffer: Block = [0; BLOCK_SIZE];
         loop {
-            match if stop { self.xn.stop(&mut buffer)? } else { self.xn.start(&mut buffer)? } {
-                Work::Write(block) => {
+            let work = if stop { self.xn.stop(&mut buffer)? } else { self.xn.start(&mut buffer)? };
+            if let Work::Seal(block) = work {
+                xn::format::seal(&self.xn.superblock().volume, block, &mut buffer);
+            }
+            match work {
+                Work::Write(block) | Work::Seal(block) => {
                     self.counts.writes += 1;
                     self.device.write(block, &buffer).map_err(|_| Error::Io)?;
                 }
@@ -172,6 +176,7 @@ impl<'a, D: Device> FileSystem<'a, D> {
                     self.counts.flushes += 1;
                     self.device.flush().map_err(|_| Error::Io)?;
                 }
+                Work::Again => (),
                 Work::Done => return Ok(()),
             }
         }

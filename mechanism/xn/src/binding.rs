@@ -75,6 +75,7 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
             _ => 0,
         };
         let request = caller.request(Operation::Read, 0);
+        self.memory.workspace.scratch.fill(0);
         if !self.access(record.template, request, None, 0) {
             return Err(Error::NotPermitted);
         }
@@ -114,6 +115,16 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         if first && self.access(template, request, None, 0) { Ok(()) } else { Err(Error::NotPermitted) }
     }
 
+    /// Whether the caller may use the block in `page`: the access program sees the parent; of a root, the root itself.
+    pub fn permit_child(&mut self, caller: &Caller, operation: Operation, page: usize) -> Result<()> {
+        let info = self.resident(page)?;
+        if info.template == CATALOGUE {
+            return Err(Error::NotPermitted);
+        }
+        let parent = self.find(info.parent_block()).filter(|_| info.parent_block() > ROOTS);
+        self.permit(caller, operation, parent.unwrap_or(page))
+    }
+
     /// One run of an access program, with `changed` bytes of old and new contents in the workspace. The scratch lasts
     /// from run to run; the caller clears it.
     pub(crate) fn access(
@@ -148,16 +159,7 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         if kind != Some(Kind::Leaf) {
             return Err(Error::NotPermitted);
         }
-        match self.find(info.parent_block()).filter(|_| info.parent_block() > ROOTS) {
-            Some(parent) => self.permit(caller, Operation::Write, parent)?,
-            None => {
-                let template = self.memory.trees.get(info.tree).template;
-                self.memory.workspace.scratch.fill(0);
-                if !self.access(template, caller.request(Operation::Write, 0), None, 0) {
-                    return Err(Error::NotPermitted);
-                }
-            }
-        }
+        self.permit_child(caller, Operation::Write, page)?;
         self.entry(page).state |= OPEN | DIRTY;
         self.entry(page).version += 2;
         Ok(())

@@ -35,17 +35,13 @@ static TABLES: [[u32; 256]; 8] = tables();
 /// CRC32C of `bytes`, continued from `crc` (0 at the start).
 pub fn crc32c(crc: u32, bytes: &[u8]) -> u32 {
     let mut state = !crc;
-    let mut chunks = bytes.chunks_exact(8);
-    for chunk in &mut chunks {
-        let first = state.to_le_bytes();
-        let mut next = 0;
-        for (index, byte) in chunk.iter().enumerate() {
-            let mixed = if index < 4 { byte ^ first[index] } else { *byte };
-            next ^= TABLES[7 - index][usize::from(mixed)];
-        }
-        state = next;
+    let (words, rest) = bytes.as_chunks::<8>();
+    for word in words {
+        let word = u64::from_le_bytes(*word) ^ u64::from(state);
+        let entry = |slice: usize| TABLES[slice][usize::from((word >> (56 - 8 * slice)) as u8)];
+        state = entry(7) ^ entry(6) ^ entry(5) ^ entry(4) ^ entry(3) ^ entry(2) ^ entry(1) ^ entry(0);
     }
-    for byte in chunks.remainder() {
+    for byte in rest {
         state = state >> 8 ^ TABLES[0][usize::from(state as u8 ^ byte)];
     }
     !state

@@ -16,10 +16,6 @@ use crate::template::Programs;
 use crate::tree::Standing;
 use crate::volume::{Phase, Volume};
 
-/// Children among which a refused submission looks for the one to name: the pointers of a full block of C-FFS, eight
-/// times.
-const MAX_SEARCH: usize = 4096;
-
 impl<F: Frames, P: Programs> Volume<'_, F, P> {
     /// Permits the write of a page to its block and seals it. The caller transfers the page and reports with
     /// [`Volume::write_done`]. Any caller may submit any dirty block.
@@ -65,9 +61,10 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         loose && self.memory.maps.get(info.block()) == Ok(Use::Fresh)
     }
 
-    /// The first fresh child of a metadata page. The search ends after [`MAX_SEARCH`] children with the block itself.
+    /// The first fresh child of a metadata page. The search ends with the block itself after
+    /// as many children as the limits say.
     fn unready_child(&mut self, page: usize, info: &BlockInfo) -> u64 {
-        let mut left = MAX_SEARCH;
+        let mut left = self.limits.search;
         for sector in 0..SECTORS {
             if self.claims_of(page, info.template, sector).is_err() {
                 continue;

@@ -6,11 +6,10 @@
 //! visited yet".
 
 use crate::error::{Error, Result};
-use crate::format::{MAX_ROOTS, ROOTS, SECTORS};
+use crate::format::{BLOCK_SIZE, MAX_ROOTS, ROOTS, Root, SECTORS};
 use crate::frames::Frames;
 use crate::region_map::Use;
 use crate::template::{CATALOGUE, Programs, RESERVED};
-use crate::transaction::MAX_BLOCKS;
 use crate::volume::{Phase, Volume};
 
 impl<F: Frames, P: Programs> Volume<'_, F, P> {
@@ -19,11 +18,16 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         if self.phase != (Phase::Checking { pending: 0 }) {
             return Err(Error::NotPermitted);
         }
-        if let Some(region) = self.memory.maps.directory.iter().position(|entry| *entry == 0) {
+        let regions = self.superblock.regions() as usize;
+        if let Some(region) = self.memory.maps.directory.iter().take(regions).position(|entry| *entry == 0) {
             return Err(Error::Absent(region as u64 * crate::format::REGION_BLOCKS));
         }
+        let page = self.find(ROOTS).ok_or(Error::Absent(ROOTS))?;
+        self.resident(page)?;
+        let mut catalogue = [0; BLOCK_SIZE];
+        self.frames.load(page, 0, &mut catalogue);
         for slot in 0..MAX_ROOTS {
-            if let Some(root) = self.root(slot)? {
+            if let Some(root) = Root::decode(&catalogue, slot) {
                 self.mark(CATALOGUE, ROOTS, root.block, root.template);
             }
         }
@@ -50,7 +54,7 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
     /// Marks the claims in the workspace from the one with number `done` on; whether these were the last ones.
     fn mark_claims(&mut self, owner: u8, parent: u64, done: u64) -> bool {
         let claims = self.memory.workspace.before;
-        let (mut skip, mut left) = (done, MAX_BLOCKS);
+        let (mut skip, mut left) = (done, self.limits.marks);
         for claim in claims.ranges() {
             let first = claim.first + skip.min(claim.count);
             skip = skip.saturating_sub(claim.count);
@@ -65,8 +69,8 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         true
     }
 
-    /// Visits a part of the metadata block in `page`: at most [`MAX_BLOCKS`] claimed blocks of one sector. Fails with
-    /// `Again` until the last part is done. The cursor begins with 0.
+    /// Visits a part of the metadata block in `page`: as many claimed blocks of one sector as the limits say. Fails
+    /// with `Again` until the last part is done. The cursor begins with 0.
     pub fn check(&mut self, page: usize, cursor: u64) -> Result<()> {
         match self.phase {
             Phase::Checking { .. } => (),
@@ -90,7 +94,7 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         if let Phase::Damaged(block) = self.phase {
             return Err(Error::Damaged(block));
         }
-        let next = if complete { (sector as u64 + 1) << 32 } else { cursor + MAX_BLOCKS };
+        let next = if complete { (sector as u64 + 1) << 32 } else { cursor + self.limits.marks };
         self.entry(page).ready_at = next;
         if next < (SECTORS as u64) << 32 {
             return Err(Error::Again(next));

@@ -3,7 +3,7 @@
 //! Without its map nothing in a region is allocated or freed. On disk only "free or not" remains.
 
 use crate::error::{Error, Result};
-use crate::format::{Block, REGION_BLOCKS, Superblock, bit, set_bit};
+use crate::format::{BITS_A_SECTOR, Block, REGION_BLOCKS, SECTOR_SIZE, Superblock};
 
 /// Words of a region map.
 pub const MAP_WORDS: usize = 512;
@@ -65,30 +65,101 @@ impl Maps<'_> {
         }
         self.pages.get_mut(index).ok_or(Error::BadArgument)?.fill(0);
         *entry = index as u32 + 1;
-        for offset in 0..REGION_BLOCKS {
-            let block = region * REGION_BLOCKS + offset;
-            let fixed = block >= superblock.blocks || superblock.is_fixed(block);
-            if fixed || disk.is_some_and(|bytes| bit(bytes, offset)) {
-                self.set(block, Use::Used);
+        if let Some(bytes) = disk {
+            let words = self.pages[index].chunks_exact_mut(WORDS_A_SECTOR);
+            for (words, sector) in words.zip(bytes.chunks_exact(SECTOR_SIZE)) {
+                let (halves, _) = sector.as_chunks::<4>();
+                words.iter_mut().zip(halves).for_each(|(word, half)| *word = spread(u32::from_le_bytes(*half)));
             }
         }
+        self.mark_fixed(superblock, region);
         Ok(())
+    }
+
+    /// Marks the blocks that belong to no tree, and those behind the end of the volume.
+    fn mark_fixed(&mut self, superblock: &Superblock, region: u64) {
+        let (first, map) = (region * REGION_BLOCKS, superblock.map_block(region));
+        let begin = if region == 0 { 0 } else { map };
+        (begin..=map).for_each(|block| self.set(block, Use::Used));
+        // The superblock's copy is the last block.
+        let mut block = (superblock.blocks - 1).max(first);
+        while block < first + REGION_BLOCKS {
+            let whole = block.is_multiple_of(BLOCKS_A_WORD);
+            match self.page_of(block) {
+                Ok(page) if whole => self.pages[page][place(block).0] = ALL_USED,
+                _ => self.set(block, Use::Used),
+            }
+            block += if whole { BLOCKS_A_WORD } else { 1 };
+        }
     }
 
     /// Writes the map of a loaded region in the form of the disk, without checksums.
     pub fn encode(&self, region: u64, bytes: &mut Block) -> Result<()> {
         bytes.fill(0);
-        for offset in 0..REGION_BLOCKS {
-            if self.get(region * REGION_BLOCKS + offset)? != Use::Free {
-                set_bit(bytes, offset);
-            }
+        let page = self.page_of(region * REGION_BLOCKS)?;
+        let words = self.pages[page].chunks_exact(WORDS_A_SECTOR);
+        for (words, sector) in words.zip(bytes.chunks_exact_mut(SECTOR_SIZE)) {
+            let (halves, _) = sector.as_chunks_mut::<4>();
+            halves.iter_mut().zip(words).for_each(|(half, word)| *half = gather(word | word >> 1).to_le_bytes());
         }
         Ok(())
     }
+}
+
+/// Blocks of a word, and the word whose blocks are all used.
+const BLOCKS_A_WORD: u64 = 32;
+const ALL_USED: u64 = 0x5555_5555_5555_5555;
+
+const WORDS_A_SECTOR: usize = (BITS_A_SECTOR / BLOCKS_A_WORD) as usize;
+
+/// Each bit becomes the low bit of two.
+fn spread(half: u32) -> u64 {
+    let word = u64::from(half);
+    let word = (word | word << 16) & 0x0000_FFFF_0000_FFFF;
+    let word = (word | word << 8) & 0x00FF_00FF_00FF_00FF;
+    let word = (word | word << 4) & 0x0F0F_0F0F_0F0F_0F0F;
+    let word = (word | word << 2) & 0x3333_3333_3333_3333;
+    (word | word << 1) & ALL_USED
+}
+
+/// The even bits.
+fn gather(word: u64) -> u32 {
+    let word = word & ALL_USED;
+    let word = (word | word >> 1) & 0x3333_3333_3333_3333;
+    let word = (word | word >> 2) & 0x0F0F_0F0F_0F0F_0F0F;
+    let word = (word | word >> 4) & 0x00FF_00FF_00FF_00FF;
+    let word = (word | word >> 8) & 0x0000_FFFF_0000_FFFF;
+    (word | word >> 16) as u32
 }
 
 /// Word and shift of a block in its map.
 fn place(block: u64) -> (usize, u32) {
     let offset = block % REGION_BLOCKS;
     ((offset / 32) as usize, (offset % 32 * 2) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{BLOCK_SIZE, State, bit, set_bit};
+
+    #[test]
+    fn words_say_what_bits_say() {
+        let superblock = Superblock { state: State::Clean, blocks: 40_003, volume: [9; 16], mounts: 3 };
+        for region in 0..superblock.regions() {
+            let mut disk = [0; BLOCK_SIZE];
+            (0..REGION_BLOCKS).filter(|at| at * at % 7 < 3).for_each(|at| set_bit(&mut disk, at));
+            let (mut pages, mut directory) = ([[0; MAP_WORDS]; 1], [0; 3]);
+            let mut maps = Maps { pages: &mut pages, directory: &mut directory };
+            assert_eq!(maps.load(&superblock, region, 0, Some(&disk)), Ok(()));
+            let mut encoded = [0; BLOCK_SIZE];
+            assert_eq!(maps.encode(region, &mut encoded), Ok(()));
+            for at in 0..REGION_BLOCKS {
+                let block = region * REGION_BLOCKS + at;
+                let used = block >= superblock.blocks || superblock.is_fixed(block) || bit(&disk, at);
+                assert_eq!(maps.get(block) == Ok(Use::Used), used, "block {block}");
+                assert_eq!(bit(&encoded, at), used, "block {block} on disk");
+            }
+        }
+    }
 }

@@ -6,7 +6,7 @@
 use crate::block::{BlockInfo, DIRTY, IN, OUT};
 use crate::claim::Claims;
 use crate::error::{Error, Result};
-use crate::format::{BLOCK_SIZE, Block, ROOTS, State, Superblock, seal, verify};
+use crate::format::{BLOCK_SIZE, Block, ROOTS, State, Superblock, verify};
 use crate::frames::Frames;
 use crate::ledger::Record;
 use crate::region_map::Maps;
@@ -39,10 +39,30 @@ pub enum Phase {
 pub enum Work {
     /// Write the buffer to this block and await its completion.
     Write(u64),
+    /// The buffer is a map, without checksums: seal it for this block, then as [`Work::Write`].
+    Seal(u64),
+    /// Nothing.
+    Again,
     /// Flush and await its completion.
     Flush,
     /// Nothing: the volume is in its new phase.
     Done,
+}
+
+/// How much one entry does: a kernel has less time than a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Children among which a refused submission looks for the one to name.
+    pub search: usize,
+    /// Claimed blocks that one [`Volume::check`] marks.
+    pub marks: u64,
+}
+
+impl Default for Limits {
+    /// The pointers of a full block of C-FFS, eight times; the blocks of the largest transaction.
+    fn default() -> Self {
+        Self { search: 4096, marks: crate::transaction::MAX_BLOCKS }
+    }
 }
 
 /// Buffers of one entry.
@@ -89,6 +109,8 @@ pub struct Volume<'a, F: Frames, P: Programs> {
     pub frames: F,
     /// Programs of templates.
     pub programs: P,
+    /// How much one entry does.
+    pub limits: Limits,
     pub(crate) superblock: Superblock,
     pub(crate) phase: Phase,
     /// Sequence number of the last completed write.
@@ -101,7 +123,7 @@ impl<'a, F: Frames, P: Programs> Volume<'a, F, P> {
     /// Starts with a decoded superblock. A volume that is not clean starts in recovery. A superblock that was read from
     /// the copy says nothing about the maps, so the caller sets its state to dirty.
     pub fn new(number: u8, superblock: Superblock, memory: Memory<'a>, frames: F, programs: P) -> Result<Self> {
-        let sized = memory.registry.is_sound() && memory.maps.directory.len() as u64 == superblock.regions();
+        let sized = memory.registry.is_sound() && memory.maps.directory.len() as u64 >= superblock.regions();
         if !superblock.is_sound() || !sized {
             return Err(Error::BadArgument);
         }
@@ -111,14 +133,29 @@ impl<'a, F: Frames, P: Programs> Volume<'a, F, P> {
         let clean = superblock.state == State::Clean;
         let phase = if clean { Phase::ReadOnly } else { Phase::Checking { pending: 0 } };
         let (sequence, flushes_started, flushes_done) = (0, 0, 0);
-        let volume =
-            Self { number, memory, frames, programs, superblock, phase, sequence, flushes_started, flushes_done };
-        Ok(volume)
+        let limits = Limits::default();
+        Ok(Self {
+            number,
+            memory,
+            frames,
+            programs,
+            limits,
+            superblock,
+            phase,
+            sequence,
+            flushes_started,
+            flushes_done,
+        })
     }
 
     /// Where the volume stands.
     pub fn phase(&self) -> Phase {
         self.phase
+    }
+
+    /// Number of the last flush that completed.
+    pub fn flushes_done(&self) -> u64 {
+        self.flushes_done
     }
 
     /// The superblock as it is, or will be, on disk.
@@ -151,11 +188,16 @@ impl<'a, F: Frames, P: Programs> Volume<'a, F, P> {
 
     /// Loads the map of `region` into map page `index`: from `disk` if the volume is clean, empty in recovery.
     pub fn load_map(&mut self, region: u64, index: usize, disk: Option<&Block>) -> Result<()> {
-        let recovering = matches!(self.phase, Phase::Checking { pending: 0 });
         if let Some(bytes) = disk {
             let block = self.superblock.map_block(region);
             verify(&self.superblock.volume, block, bytes)?;
         }
+        self.load_verified_map(region, index, disk)
+    }
+
+    /// The same for a block whose checksums the caller has verified.
+    pub fn load_verified_map(&mut self, region: u64, index: usize, disk: Option<&Block>) -> Result<()> {
+        let recovering = matches!(self.phase, Phase::Checking { pending: 0 });
         if recovering == disk.is_some() {
             return Err(Error::BadArgument);
         }
@@ -197,7 +239,8 @@ impl<'a, F: Frames, P: Programs> Volume<'a, F, P> {
         let step = match self.phase {
             Phase::Open => {
                 self.check_quiet()?;
-                0
+                self.phase = Phase::Marking(0);
+                return Ok(Work::Again);
             }
             Phase::Marking(step) => step,
             _ => return Err(Error::NotPermitted),
@@ -226,8 +269,7 @@ impl<'a, F: Frames, P: Programs> Volume<'a, F, P> {
         if self.memory.maps.encode(region, buffer).is_err() {
             return Ok(Work::Flush);
         }
-        seal(&self.superblock.volume, block, buffer);
-        Ok(Work::Write(block))
+        Ok(Work::Seal(block))
     }
 
     fn check_quiet(&self) -> Result<()> {

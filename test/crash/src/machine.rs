@@ -171,9 +171,14 @@ pub fn owned(xn: &Xn<'_>) -> Vec<u64> {
 pub fn drive(xn: &mut Xn<'_>, disk: &mut Disk, stop: bool) -> Result<(), Error> {
     let mut buffer = [0; BLOCK_SIZE];
     loop {
-        match if stop { xn.stop(&mut buffer)? } else { xn.start(&mut buffer)? } {
-            Work::Write(block) => disk.write(block, &buffer),
+        let work = if stop { xn.stop(&mut buffer)? } else { xn.start(&mut buffer)? };
+        if let Work::Seal(block) = work {
+            xn::format::seal(&xn.superblock().volume, block, &mut buffer);
+        }
+        match work {
+            Work::Write(block) | Work::Seal(block) => disk.write(block, &buffer),
             Work::Flush => disk.flush(),
+            Work::Again => (),
             Work::Done => return Ok(()),
         }
     }
