@@ -82,9 +82,9 @@ pub struct Order {
     pub place: u64,
     /// The environment that asks.
     pub asked_by: EnvironmentId,
-    /// The page and the index of the status word.
-    pub status: Pinned,
-    /// See `status`.
+    /// The page of the status word. None: the kernel asks for itself.
+    pub status: Option<Pinned>,
+    /// The index of the status word, or what the kernel asks about.
     pub word: usize,
     /// Device pins, with that of the status word.
     pub pins: u64,
@@ -226,6 +226,11 @@ impl Disk {
             return (0, 0);
         }
         (self.free.min(self.queue.room() / FRAME), self.queue.room().saturating_sub(FRAME))
+    }
+
+    /// Whether it works and has no request.
+    pub fn is_idle(&self) -> bool {
+        self.state == State::Working && self.free == REQUESTS
     }
 
     /// Whether it can take so many requests with so many pieces in all.

@@ -10,7 +10,7 @@ use crate::device;
 use crate::environment::Environment;
 use crate::free_list;
 use crate::kernel::{self, Kernel};
-use crate::{budget, interface, interrupt, packet_filter, scheduler, system_call};
+use crate::{budget, interface, interrupt, packet_filter, scheduler, storage, system_call};
 use abi::boot::{ARCHIVE, AREA, INIT, PRIVATE_PAGES};
 use abi::budget::Resource;
 use abi::environment::Specification;
@@ -35,8 +35,9 @@ static HANDLERS: Handlers = Handlers {
 pub fn start(mut boot: Boot) -> ! {
     let cpus = boot.cpus;
     let network = packet_filter::prepare(&mut boot);
+    let storage = storage::prepare(&mut boot);
     let memory = machine::handover::hand_over(&mut boot, cpus);
-    kernel::make(memory, network);
+    kernel::make(memory, network, storage);
     let mut kernel = kernel::lock();
     // Slot 0 comes last: its first number is one generation later, so that numbers begin with 1.
     let slots = exposed::environments().len();
@@ -50,6 +51,7 @@ pub fn start(mut boot: Boot) -> ! {
     FirstEnvironment::make(&mut kernel, &program, boot.archive());
     device::expose(&boot);
     interface::expose();
+    storage::expose(&kernel);
     channel::poll(&mut kernel);
     drop(kernel);
     processor_start::release(cpus);

@@ -107,6 +107,10 @@ pub(crate) const SWEEP_LARGE_LEFT: u32 = 200;
 pub(crate) const SWEEP_RECORDS: u32 = 36;
 
 // Disks.
+/// The end of a transfer of a block, whose checksums are verified. None ends with less left.
+pub(crate) const BLOCK_ARRIVES: u32 = 390;
+/// A step of the verifier or the compiler of a template's program.
+pub(crate) const PROGRAM_STEP: u32 = 150;
 /// Units of the end of a device pin, beyond what freeing an orphan counts.
 pub(crate) const UNPIN: u32 = 1;
 /// Units of the end of a request beyond its pins: used entry, status byte, status word, counters.

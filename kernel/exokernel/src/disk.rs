@@ -102,7 +102,7 @@ pub(crate) fn expose() {
 }
 
 /// Writes what changes.
-fn expose_state(number: usize, info: &DeviceInfo) {
+pub(crate) fn expose_state(number: usize, info: &DeviceInfo) {
     let read = |disk: &mut disk::Disk| (disk.state(), disk.resets(), disk.room());
     if let Some((state, resets, (requests, pieces))) = disk::with(number, read) {
         info.state.store(state as u64, Ordering::Release);
@@ -133,6 +133,9 @@ impl Kernel {
         let Some((number, facts, abi::device::State::Working | abi::device::State::Resetting)) = state else {
             return refuse(Error::Absent, 0);
         };
+        if self.has_volume(device) {
+            return refuse(Error::InUse, 0);
+        }
         if queue != 0 || count == 0 {
             return refuse(Error::BadArgument, if queue != 0 { 2 } else { 4 });
         }
@@ -239,7 +242,7 @@ impl Kernel {
             operation: operation_of(first),
             place: first.place,
             asked_by: caller.number(),
-            status: self.pin(page),
+            status: Some(self.pin(page)),
             word: word as usize,
             pins,
             now: clock::now(),
@@ -272,7 +275,11 @@ impl Kernel {
         self.spend(cost::DEVICE_LOOK);
         disk::with(number, |disk| disk.acknowledge_interrupt());
         let is_reset = disk::with(number, |disk| disk.state()) == Some(abi::device::State::Resetting);
-        let step = if is_reset { cost::DISK_ANEW } else { cost::REQUEST_ENDS };
+        let step = match is_reset {
+            true => cost::DISK_ANEW,
+            false if self.has_volume(device as u64) => cost::BLOCK_ARRIVES,
+            false => cost::REQUEST_ENDS,
+        };
         let mut ended = 0;
         let is_done = loop {
             if !self.has_room_for(step) {
@@ -312,8 +319,11 @@ impl Kernel {
         if order.operation == FLUSH {
             add(&info.flushes, 1 - error);
         }
-        self.memory.write_pinned(&order.status, order.word, outcome);
-        self.unpin(order.status);
+        let Some(page) = order.status else {
+            return self.end_storage_transfer(order.operation, order.word, outcome == status::DONE);
+        };
+        self.memory.write_pinned(&page, order.word, outcome);
+        self.unpin(page);
         if let Some(environment) = self.known(order.asked_by) {
             subtract(&environment.info().device_pins, order.pins);
             budget::discharge(environment, Resource::Pin, order.pins);

@@ -4,6 +4,7 @@ use crate::channel::Channel;
 use crate::cost;
 use crate::packet_filter::Network;
 use crate::processor::Processor;
+use crate::storage::Storage;
 use abi::capability::{FIRST_FRESH, Rights};
 use abi::limits::CPUS;
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber};
@@ -43,6 +44,8 @@ pub(crate) struct Kernel {
     pub(crate) channel: Channel,
     /// Filters and what classifies frames, where the machine has a network.
     pub(crate) network: Option<&'static mut Network>,
+    /// Frames and the open volume, where the machine has a disk.
+    pub(crate) storage: Option<&'static mut Storage>,
 }
 
 /// Answers about access lists that are remembered, each in the place that key and list say: a library uses two keys on its
@@ -156,7 +159,7 @@ pub(crate) fn lock() -> Locked {
 
 /// Makes the state, at boot, where it stays: it is too large to be handed on from stack to stack.
 #[inline(never)]
-pub(crate) fn make(memory: Memory, network: Option<&'static mut Network>) {
+pub(crate) fn make(memory: Memory, network: Option<&'static mut Network>, storage: Option<&'static mut Storage>) {
     *KERNEL.lock() = Some(Kernel {
         memory,
         fresh: FIRST_FRESH,
@@ -172,6 +175,7 @@ pub(crate) fn make(memory: Memory, network: Option<&'static mut Network>) {
         last_root: Cell::default(),
         channel: Channel::new(),
         network,
+        storage,
     });
 }
 

@@ -9,9 +9,10 @@ use crate::acpi::{self, Platform};
 use crate::boot_memory::BootMemory;
 use crate::code_arena::CodeArena;
 use crate::device_discovery::Devices;
+use crate::exposed::Window;
 use crate::features::{self, Features};
 use crate::kernel_map::{self, KernelMap, MapFailure};
-use crate::layout::PAGE_SIZE;
+use crate::layout::{CODE_ARENA, PAGE_SIZE, STORAGE_ARENA};
 use crate::memory_map::{MemoryRange, Use};
 use crate::reference_clock::time_stamp;
 use crate::start_info::{BootMap, StartInfo};
@@ -38,6 +39,8 @@ pub struct Boot {
     pub code_arena: Option<CodeArena>,
     /// Pages of it; 0: none.
     pub code_pages: u64,
+    /// What compiled programs of storage lie in, where the machine has a disk.
+    pub storage_arena: Option<CodeArena>,
     /// Nanoseconds from 1970 to boot; 0 until somebody knows.
     pub wall_clock: u64,
     /// CPUs that have started, this one included; they wait for [`processor_start::release`].
@@ -48,6 +51,13 @@ impl Boot {
     /// What drivers take memory for their devices from.
     pub fn memory(&mut self) -> BootMemory<'_> {
         BootMemory::new(&mut self.start.memory)
+    }
+
+    /// Shows whole pages of an array of the kernel's to all, read-only.
+    pub fn show<T>(&mut self, address: u64, array: &[T]) -> bool {
+        let huge_pages = self.features.has(feature::PAGE_1G);
+        let Some(window) = Window::of(address, array) else { return false };
+        KernelMap::resume(&mut self.memory(), huge_pages).map_exposed(&window).is_ok()
     }
 
     /// The boot archive itself, read-only for everybody from now on.
@@ -162,12 +172,22 @@ extern "C" fn continue_boot() -> ! {
     let devices = Devices::discover(&mut map, platform, start.command_line.text());
     let has_network = has_network(&devices, start.command_line.text());
     let code_arena = has_network.then(|| reserve_code(start, features).unwrap_or_else(refuse));
+    let has_disk = devices.kinds().any(|kind| kind == Kind::Block);
+    let storage_arena = has_disk.then(|| {
+        let mut memory = BootMemory::new(&mut start.memory);
+        let mut map = KernelMap::resume(&mut memory, features.has(feature::PAGE_1G));
+        CodeArena::reserve(&mut map, STORAGE_ARENA, STORAGE_CODE_PAGES).unwrap_or_else(refuse)
+    });
     let code_pages = code_arena.as_ref().map_or(0, |arena| arena.bytes() as u64 / PAGE_SIZE);
     let mut memory = BootMemory::new(&mut start.memory);
     let cpus = processor_start::start_all(&mut memory, platform).unwrap_or_else(refuse);
     interrupt_table::load(&interrupt_table::RUNNING);
-    kernel_main(Boot { start, platform, features: *features, devices, code_arena, code_pages, wall_clock: 0, cpus })
+    let (features, wall_clock) = (*features, 0);
+    kernel_main(Boot { start, platform, features, devices, code_arena, code_pages, storage_arena, wall_clock, cpus })
 }
+
+/// Pages of the code arena of storage.
+const STORAGE_CODE_PAGES: u64 = 32;
 
 /// Whether packets are the machine's affair: it has a network card, or the command line asks for them.
 fn has_network(devices: &Devices, command_line: &str) -> bool {
@@ -180,5 +200,5 @@ fn reserve_code(start: &mut StartInfo, features: &Features) -> Result<CodeArena,
     let pages: u64 = start.memory.ranges().iter().map(MemoryRange::pages).sum();
     let wanted = (pages / PAGES_PER_CODE_PAGE).next_power_of_two().clamp(CODE_PAGES_LEAST, CODE_PAGES);
     let mut memory = BootMemory::new(&mut start.memory);
-    CodeArena::reserve(&mut KernelMap::resume(&mut memory, features.has(feature::PAGE_1G)), wanted)
+    CodeArena::reserve(&mut KernelMap::resume(&mut memory, features.has(feature::PAGE_1G)), CODE_ARENA, wanted)
 }

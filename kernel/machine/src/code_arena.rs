@@ -1,7 +1,8 @@
 //! Code arena: the pages that compiled code of others lies in (DESIGN.md §4, "Downloaded code").
 //!
-//! The pages are set aside at boot, before another CPU starts, where the machine has a network. They have two aliases:
-//! one to execute at [`CODE_ARENA`], and the direct map, where they are read-only from then on.
+//! The pages are set aside at boot, before another CPU starts: for filters where the machine has a network, for
+//! programs of storage where it has a disk. They have two aliases: one to execute, at [`crate::layout::CODE_ARENA`] or
+//! [`crate::layout::STORAGE_ARENA`], and the direct map, where they are read-only from then on.
 //!
 //! Invariants:
 //! - no alias is writable and executable; [`CodeArena::write`] alone writes, with CR0.WP and interrupts off;
@@ -10,7 +11,7 @@
 
 use crate::entry;
 use crate::kernel_map::{KernelMap, MapFailure};
-use crate::layout::{CODE_ARENA, PAGE_SIZE, direct};
+use crate::layout::{PAGE_SIZE, direct};
 use crate::packet::{PREFIX, Piece};
 use abi::limits::CPUS;
 use core::arch::asm;
@@ -24,24 +25,89 @@ static SEEN: [AtomicU64; CPUS] = [const { AtomicU64::new(0) }; CPUS];
 /// The compiled classifier: what is before and in the packet, its length, its tables, the arena.
 type Classify = extern "sysv64" fn(*const u8, usize, *const u32, *const u8) -> u32;
 
-/// The arena. There is one.
+/// Calls that a run may make of [`note_call`].
+pub const CALLS: usize = 64;
+
+/// The beginning of the record of a run: what compiled programs and their helpers know of it.
+#[derive(Debug)]
+#[repr(C)]
+pub struct RecordHead {
+    budget: u64,
+    /// Other than 0: why the program stopped.
+    pub stop: u32,
+    stop_instruction: u32,
+    stack: [u64; 2],
+    /// What the helpers need.
+    pub helper_data: u64,
+}
+
+/// Why [`note_call`] stops a program: a helper did.
+const STOPPED_BY_HELPER: u32 = 5;
+
+/// The first three arguments of each call of [`note_call`] in one run.
+#[derive(Debug)]
+#[repr(C)]
+pub struct CallLog {
+    count: usize,
+    calls: [[u64; 3]; CALLS],
+}
+
+impl CallLog {
+    /// No calls.
+    pub const EMPTY: Self = Self { count: 0, calls: [[0; 3]; CALLS] };
+
+    /// The calls.
+    pub fn calls(&self) -> &[[u64; 3]] {
+        &self.calls[..self.count.min(CALLS)]
+    }
+}
+
+/// A helper of compiled programs: notes its arguments in the log. A full log stops the program.
+extern "sysv64" fn note_call(first: u64, second: u64, third: u64, _: u64, _: u64, record: *mut RecordHead) -> u64 {
+    // SAFETY: only code that `CodeArena::run` called calls this, with the record that it got. Its log outlives the run,
+    // and no reference to either is in use meanwhile.
+    unsafe {
+        let log = (*record).helper_data as *mut CallLog;
+        let count = (*log).count;
+        if count < CALLS {
+            (*log).calls[count] = [first, second, third];
+            (*log).count = count + 1;
+        } else {
+            (*record).stop = STOPPED_BY_HELPER;
+        }
+    }
+    0
+}
+
+/// The address of [`note_call`], for the compiler.
+pub fn note_call_address() -> u64 {
+    note_call as *const () as u64
+}
+
+/// An arena.
 #[derive(Debug)]
 pub struct CodeArena {
+    base: u64,
     physical: u64,
     bytes: usize,
 }
 
 impl CodeArena {
     /// Sets so many pages aside. Called on the only CPU that runs.
-    pub(crate) fn reserve(map: &mut KernelMap<'_, '_>, pages: u64) -> Result<Self, MapFailure> {
-        let physical = map.map_code(CODE_ARENA, pages)?;
+    pub(crate) fn reserve(map: &mut KernelMap<'_, '_>, base: u64, pages: u64) -> Result<Self, MapFailure> {
+        let physical = map.map_code(base, pages)?;
         flush_all();
-        Ok(Self { physical, bytes: (pages * PAGE_SIZE) as usize })
+        Ok(Self { base, physical, bytes: (pages * PAGE_SIZE) as usize })
     }
 
     /// Bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Where the code at an offset runs.
+    pub fn address(&self, offset: usize) -> u64 {
+        self.base + offset as u64
     }
 
     /// Writes code, which a trusted compiler made.
@@ -68,6 +134,35 @@ impl CodeArena {
     /// Asks the compiled classifier at `entry` about a frame whose prefix was written.
     #[inline]
     pub fn classify(&self, entry: usize, frame: &Piece, words: &[u32]) -> u32 {
+        self.prepare_call(entry);
+        let base = self.base as *const u8;
+        // SAFETY: the classifier's compiler put code of this type there. It reads the packet within its length and its
+        // own tables, and writes nothing but its stack.
+        let classify: Classify = unsafe { core::mem::transmute(base.add(entry)) };
+        let packet = (frame.address - PREFIX as u64) as *const u8;
+        classify(packet, frame.length + PREFIX, words.as_ptr(), base)
+    }
+}
+
+impl CodeArena {
+    /// Runs the compiled program at `entry` with a record of its compiler's making. The log has its helper calls.
+    pub fn run<R>(&self, entry: usize, record: &mut R, log: &mut CallLog) -> u64 {
+        const { assert!(size_of::<R>() >= size_of::<RecordHead>() && align_of::<R>() >= align_of::<RecordHead>()) };
+        self.prepare_call(entry);
+        log.count = 0;
+        let record: *mut R = record;
+        // SAFETY: the record begins as a `RecordHead`. The compiler of downloaded code put a verified program of this
+        // type there: it writes the record, its stack and the regions that the record names, and nothing else.
+        unsafe {
+            (*record.cast::<RecordHead>()).helper_data = core::ptr::from_mut(log) as u64;
+            let program: extern "sysv64" fn(*mut R) -> u64 = core::mem::transmute((self.base as *const u8).add(entry));
+            program(record)
+        }
+    }
+
+    /// Serializes if code was written since this CPU's last call.
+    #[inline(always)]
+    fn prepare_call(&self, entry: usize) {
         assert!(entry < self.bytes, "outside of the arena");
         let writes = WRITES.load(Ordering::Acquire);
         let seen = &SEEN[entry::cpu()];
@@ -76,12 +171,6 @@ impl CodeArena {
             let _ = __cpuid(0);
             seen.store(writes, Ordering::Relaxed);
         }
-        let base = CODE_ARENA as *const u8;
-        // SAFETY: the classifier's compiler put code of this type there. It reads the packet within its length and its
-        // own tables, and writes nothing but its stack.
-        let classify: Classify = unsafe { core::mem::transmute(base.add(entry)) };
-        let packet = (frame.address - PREFIX as u64) as *const u8;
-        classify(packet, frame.length + PREFIX, words.as_ptr(), base)
     }
 }
 

@@ -145,6 +145,16 @@ pub struct Window {
     pub pages: u64,
 }
 
+impl Window {
+    /// The pages of an array in the direct map. None: it does not fill whole pages.
+    pub(crate) fn of<T>(address: u64, array: &[T]) -> Option<Self> {
+        let (first, bytes) = (array.as_ptr() as u64, size_of_val(array) as u64);
+        let physical = first.checked_sub(layout::DIRECT_MAP)?;
+        let whole = bytes > 0 && (physical | bytes).is_multiple_of(PAGE_SIZE);
+        whole.then_some(Self { address, physical, pages: bytes / PAGE_SIZE })
+    }
+}
+
 /// How many slots the environment table gets for so many pages of memory.
 pub fn environment_slots(pages: u64) -> u64 {
     (pages / PAGES_PER_ENVIRONMENT).next_power_of_two().clamp(ENVIRONMENTS_LEAST, ENVIRONMENTS)

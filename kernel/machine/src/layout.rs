@@ -5,6 +5,7 @@
 //! ffff_c000_0000_0000  exposed structures, readable by all             (`exposed`)
 //! ffff_d000_0000_0000  the records of pages once more, writable        (PAGE_RECORDS)
 //! ffff_e000_0000_0000  the code arena to execute, where there is a network (CODE_ARENA)
+//! ffff_e000_4000_0000  the code arena of storage, where there is a disk (STORAGE_ARENA)
 //! ffff_ff80_0000_0000  kernel stacks, each below an unmapped guard page   (STACKS)
 //! ffff_ffff_8000_0000  kernel image: physical address p is at IMAGE + p   (IMAGE)
 //! ```
@@ -26,6 +27,8 @@ pub const PHYSICAL_LIMIT: u64 = 1 << 46;
 pub const PAGE_RECORDS: u64 = 0xffff_d000_0000_0000;
 /// First virtual address of the code arena.
 pub const CODE_ARENA: u64 = 0xffff_e000_0000_0000;
+/// First virtual address of the code arena of storage.
+pub const STORAGE_ARENA: u64 = CODE_ARENA + (1 << 30);
 /// First virtual address of the kernel stacks.
 pub const STACKS: u64 = 0xffff_ff80_0000_0000;
 /// Virtual address of physical address zero as the linker sees it.

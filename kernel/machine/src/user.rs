@@ -53,6 +53,8 @@ unsafe impl Plain for abi::packet_filter::FilterSpecification {}
 unsafe impl Plain for abi::packet_ring::RingSpecification {}
 // SAFETY: eight u64.
 unsafe impl Plain for abi::syscall::BatchRow {}
+// SAFETY: u32, arrays of them, of bytes, and of rows of u16, u32 and u64; 784 bytes are the sum of these.
+unsafe impl Plain for abi::storage::TransactionSpecification {}
 // SAFETY: u64 and an array of u64.
 unsafe impl Plain for abi::environment::Specification {}
 

@@ -30,7 +30,7 @@ impl Bench {
             operation: operation::READ,
             place: 4096,
             asked_by: EnvironmentId(9),
-            status: pinned(status),
+            status: Some(pinned(status)),
             word: 3,
             pins: pages.len() as u64 + 1,
             now,
@@ -52,7 +52,8 @@ impl Bench {
     fn finish(&mut self, now: u64) -> Option<(u64, u64, Vec<u64>)> {
         let mut pins = Vec::new();
         let finished = self.disk.finish(now, |pin| pins.push(pin.page().0))?;
-        Some((finished.order.status.page().0, finished.outcome, pins))
+        let status = finished.order.status.expect("the status word has a page").page().0;
+        Some((status, finished.outcome, pins))
     }
 }
 
