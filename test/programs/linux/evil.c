@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "kernel_rows.h"
 
 #define CHECK(what) do { if (!(what)) { printf("line %d: %s failed, errno %d\n", __LINE__, #what, errno); _exit(1); } } while (0)
 
@@ -81,7 +82,6 @@ static uint64_t call_kernel(uint64_t number, uint64_t a, uint64_t b, uint64_t c,
 }
 
 // Numbers of the kernel's calls, and places of its exposed records (doc/kernel-interface.md, abi/src).
-enum { KEY_DROP = 4, PAGE_MAP = 13, ENVIRONMENT_DESTROY = 21, PREDICATE_WAIT = 29, CALLS = 49 };
 enum { CHANNEL_KEY = 2, SESSION_KEY = 3, GATE_END = 4096 + 11 * 8 };
 enum { NUMBER = 1, ROOT = 4, PUBLIC = 6, AREA = 7 };
 static volatile uint64_t *const kernel = (void *)0xffffc00000000000, *const environments = (void *)0xffffc00040000000;
@@ -99,7 +99,7 @@ static int foreign_pages(uint64_t root, uint64_t own_list, uint64_t key, volatil
     for (uint64_t page = 0; page < kernel[3]; page++) {
         if ((uint32_t)pages[page][2] == own_list) continue;
         uint64_t row[2] = {(uint64_t)at | key, page << 12 | 7};
-        if (call_kernel(PAGE_MAP, 1, root, (uint64_t)row, 1, 0, 0)) continue;
+        if (call_kernel(ROW_PAGE_MAP, 1, root, (uint64_t)row, 1, 0, 0)) continue;
         opened++;
         for (int i = 0; overwrite && i < PAGE; i++) at[i] = 0x5a;
     }
@@ -117,8 +117,8 @@ static void call_at_random(unsigned seed, uint64_t own, uint64_t parent, uint64_
             seed = seed * 1103515245 + 12345;
             words[j] = seed >> 16 & 1 ? choices[(seed >> 17) % 14] : seed >> 17 & 0x7fff;
         }
-        uint64_t number = words[0] % CALLS;
-        if (number == PREDICATE_WAIT || (number == ENVIRONMENT_DESTROY && words[2] == own)) continue;
+        uint64_t number = words[0] % ROWS;
+        if (number == ROW_PREDICATE_WAIT || (number == ROW_ENVIRONMENT_DESTROY && words[2] == own)) continue;
         call_kernel(number, words[1], words[2], words[3], words[4], words[5], words[6]);
     }
 }
@@ -129,7 +129,7 @@ static int pages_under(uint64_t root, uint64_t list, uint64_t key, uint64_t righ
     for (uint64_t page = 0; page < kernel[3]; page++) {
         if ((uint32_t)pages[page][2] != list) continue;
         uint64_t row[2] = {(uint64_t)scratch | key, page << 12 | rights};
-        opened += !call_kernel(PAGE_MAP, 1, root, (uint64_t)row, 1, 0, 0);
+        opened += !call_kernel(ROW_PAGE_MAP, 1, root, (uint64_t)row, 1, 0, 0);
     }
     return opened;
 }
@@ -144,7 +144,7 @@ static void turn_hostile_as_user(unsigned seed, int report) {
     *gate = 0;
     int before = pages_under(root, theirs, SESSION_KEY, 7);
     // What was opened before stays open.
-    call_kernel(PAGE_MAP, 1, root, (uint64_t)(uint64_t[2]){(uint64_t)scratch, 0}, 1, 0, 0);
+    call_kernel(ROW_PAGE_MAP, 1, root, (uint64_t)(uint64_t[2]){(uint64_t)scratch, 0}, 1, 0, 0);
     *gate = gate_end;
     if (setuid(1000)) abort();
     *gate = 0;
@@ -168,10 +168,10 @@ static void turn_hostile(unsigned seed, int report) {
     uint64_t gate_end = *gate;
     *gate = 0;
     int with_key = foreign_pages(root, own_list, SESSION_KEY, scratch, 0);
-    int dropped = !call_kernel(KEY_DROP, own, SESSION_KEY, 1, 0, 0, 0) && !call_kernel(KEY_DROP, own, CHANNEL_KEY, 1, 0, 0, 0);
+    int dropped = !call_kernel(ROW_KEY_DROP, own, SESSION_KEY, 1, 0, 0, 0) && !call_kernel(ROW_KEY_DROP, own, CHANNEL_KEY, 1, 0, 0, 0);
     // What was opened before stays open: it is given back, and another place is tried.
     uint64_t nothing[2] = {(uint64_t)scratch, 0};
-    dropped = dropped && !call_kernel(PAGE_MAP, 1, root, (uint64_t)nothing, 1, 0, 0);
+    dropped = dropped && !call_kernel(ROW_PAGE_MAP, 1, root, (uint64_t)nothing, 1, 0, 0);
     int without = 0;
     for (uint64_t key = 0; key < 8; key++) without += foreign_pages(root, own_list, key, scratch + PAGE, 1);
     // What the parent finds: with its key everything of the session was open, without it nothing.

@@ -1,6 +1,7 @@
 // What a hostile program needs beside Linux: the kernel's own calls, and messages to ExOS's server, once it has opened
 // its library's gate. Places and numbers are those of abi/src and lib/exos/src/address_map.rs.
 #include <stdint.h>
+#include "kernel_rows.h"
 
 // The environment area, whose second page holds the words that the kernel reads and writes; windows that are shared with
 // others; the library's heap.
@@ -62,7 +63,7 @@ static uint64_t ask(uint64_t callee, uint64_t *message, int most) {
 
 // The kernel's records of environments, and words of them; the call that maps pages, and the key of a process's user.
 static volatile uint64_t *const environments = (void *)0xffffc00040000000;
-enum { NUMBER = 1, ROOT = 4, AREA = 7, PAGE_MAP = 13, USER_KEY = 3, PAGE = 4096 };
+enum { NUMBER = 1, ROOT = 4, AREA = 7, USER_KEY = 3, PAGE = 4096 };
 
 static volatile uint64_t *own_record(uint64_t own) {
     volatile uint64_t *record = environments;
@@ -79,7 +80,7 @@ __attribute__((unused)) static uint64_t find_server(uint64_t own, volatile char 
         uint64_t number = 2 + i % NUMBERS, message[6] = {ATTACH};
         if (number == own || ask(number, message, 100) || message[0] || !message[1]) continue;
         uint64_t row[2] = {(uint64_t)place | USER_KEY, (uint32_t)message[1] * (uint64_t)PAGE | 7};
-        if (!place || !call_kernel(PAGE_MAP, 1, root, (uint64_t)row, 1, 0, 0)) return number;
+        if (!place || !call_kernel(ROW_PAGE_MAP, 1, root, (uint64_t)row, 1, 0, 0)) return number;
     }
     return 0;
 }

@@ -10,7 +10,7 @@
 
 enum { EVIL_USER = 1000, OTHER_USER = 2000, GROUP = 100, SLACK = 512 };
 // Numbers of the kernel's calls, keys that a process has, and kinds of pages (doc/kernel-interface.md, abi/src).
-enum { KEY_DROP = 4, PAGE_ALLOCATE = 7, PAGE_FREE = 8, PAGE_CLAIM = 9, OWN_KEY = 1, CHANNEL_KEY = 2, ORDINARY = 3, READ = 5, WRITE = 7 };
+enum { OWN_KEY = 1, CHANNEL_KEY = 2, ORDINARY = 3, READ = 5, WRITE = 7 };
 // Words of the record of an environment.
 // The server's operations.
 enum { DRAW = 73, BURY_THE_DEAD = 90, BEQUEATH = 101, SHARE_BEQUESTS = 102 };
@@ -46,12 +46,12 @@ static void close_gate(void) {
 
 static int map(volatile void *at, uint64_t key, uint64_t page, uint64_t rights) {
     uint64_t row[2] = {(uint64_t)at | key, page << 12 | rights};
-    return !call_kernel(PAGE_MAP, 1, root, (uint64_t)row, 1, 0, 0);
+    return !call_kernel(ROW_PAGE_MAP, 1, root, (uint64_t)row, 1, 0, 0);
 }
 
 static void unmap(volatile void *at) {
     uint64_t row[2] = {(uint64_t)at, 0};
-    call_kernel(PAGE_MAP, 1, root, (uint64_t)row, 1, 0, 0);
+    call_kernel(ROW_PAGE_MAP, 1, root, (uint64_t)row, 1, 0, 0);
 }
 
 // Asks the server with so many words of the window: its error, or 0.
@@ -60,16 +60,18 @@ static uint64_t tell(uint64_t operation, uint64_t first, uint64_t second) {
     return ask(server, message, 10000) ? ~0ul : message[0];
 }
 
+// One call of the kernel: any page, whose number takes the place of "none" in the row; 0: there is none.
+static uint64_t allocate(void) {
+    const uint64_t NONE = 0xffffffff;
+    volatile uint64_t row[2] = {0, NONE << 12};
+    return call_kernel(ROW_PAGE_ALLOCATE, OWN_KEY, list, 0, NONE, (uint64_t)row, 1) ? 0 : row[1] >> 12 & NONE;
+}
+
 // A page of its own, with more budget where it is used up; 0: there is none.
 static uint64_t take_page(void) {
-    // The number comes in the second register, which `call_kernel` does not tell: it is the first page of the record's list.
-    enum { FIRST_PAGE = 8, SOME = 64 };
-    const uint64_t ANY = 0xffffffff;
-    if (call_kernel(PAGE_ALLOCATE, OWN_KEY, list, ANY, 0, 0, 0)) {
-        uint64_t message[6] = {DRAW, own, 0, SOME};
-        if (ask(server, message, 10000) || message[0] || call_kernel(PAGE_ALLOCATE, OWN_KEY, list, ANY, 0, 0, 0)) return 0;
-    }
-    return (uint32_t)own_record(own)[FIRST_PAGE];
+    enum { SOME = 64 };
+    uint64_t page = allocate(), message[6] = {DRAW, own, 0, SOME};
+    return page || ask(server, message, 10000) || message[0] ? page : allocate();
 }
 
 // Leaves all pages of the machine but its own, and more than there are, with and without records, and shares them all with everybody.
@@ -111,8 +113,8 @@ static int leave_what_is_others(int drops) {
     for (size_t at = 0; at < sizeof before; at += PAGE) before[at] = 0;
     open_gate();
     if (drops) {
-        call_kernel(KEY_DROP, own, USER_KEY, 1, 0, 0, 0);
-        call_kernel(KEY_DROP, own, CHANNEL_KEY, 1, 0, 0, 0);
+        call_kernel(ROW_KEY_DROP, own, USER_KEY, 1, 0, 0, 0);
+        call_kernel(ROW_KEY_DROP, own, CHANNEL_KEY, 1, 0, 0, 0);
     }
     find_open(before, 1);
     for (uint64_t salt = 0; salt < 3; salt++) leave_everything(salt);
@@ -132,7 +134,7 @@ static int leave_own(volatile char *at, uint64_t *left, int most) {
     }
     for (int i = 0; i < all; i++) {
         if (owner_of(left[i]) == server) left[taken++] = left[i];
-        else call_kernel(PAGE_FREE, OWN_KEY, left[i], 0, 0, 0, 0);
+        else call_kernel(ROW_PAGE_FREE, OWN_KEY, left[i], 0, 0, 0, 0);
     }
     return taken;
 }
@@ -158,8 +160,8 @@ static int take_back(int report, int answer) {
     int taken = leave_own(room, left, LEFT);
     for (int i = 0; i < LEFT; i++) unmap(room + (long)i * PAGE);
     for (int i = 0; i < taken; i++) {
-        if (i % 2) call_kernel(PAGE_CLAIM, USER_KEY, left[i], OWN_KEY, list, 0, 0);
-        call_kernel(PAGE_FREE, USER_KEY, left[i], 0, 0, 0, 0);
+        if (i % 2) call_kernel(ROW_PAGE_CLAIM, USER_KEY, left[i], OWN_KEY, list, 0, 0);
+        call_kernel(ROW_PAGE_FREE, USER_KEY, left[i], 0, 0, 0, 0);
     }
     close_gate();
     CHECK(taken > LEFT / 2 && write(report, "", 1) == 1 && read(answer, told, 1) == 1);

@@ -16,7 +16,6 @@
 
 enum { ROUNDS = 3, MESSAGES = 4000, KERNEL_CALLS = 20000, EVIL_USER = 1000, OTHER_USER = 2000 };
 // Numbers of the kernel's calls, words of a process's record, and how many operations the server has (abi/src, lib/exos/src/server/protocol.rs).
-enum { ENVIRONMENT_DESTROY = 21, PREDICATE_WAIT = 29, CALLS = 49 };
 enum { PUBLIC = 6, OPERATIONS = 106 };
 static volatile char scratch[2 * PAGE] __attribute__((aligned(4096)));
 static uint64_t seed;
@@ -54,8 +53,8 @@ static void send_messages(void) {
 
 static void call_at_random(void) {
     for (int i = 0; i < KERNEL_CALLS; i++) {
-        uint64_t number = next() % CALLS, a = some_word(), b = some_word(), c = some_word();
-        if (number == PREDICATE_WAIT || (number == ENVIRONMENT_DESTROY && b == own[0])) continue;
+        uint64_t number = next() % ROWS, a = some_word(), b = some_word(), c = some_word();
+        if (number == ROW_PREDICATE_WAIT || (number == ROW_ENVIRONMENT_DESTROY && b == own[0])) continue;
         call_kernel(number, a, b, c, some_word(), some_word(), some_word());
     }
 }

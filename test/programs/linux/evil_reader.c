@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
+#include "kernel_rows.h"
 
 #define CHECK(what) do { if (!(what)) { printf("line %d: %s failed, errno %d\n", __LINE__, #what, errno); _exit(1); } } while (0)
 
@@ -54,13 +55,13 @@ static void look(const volatile char *page, int found[KINDS]) {
 }
 
 // Below the library: the kernel's calls and records, as in evil.c.
-enum { PAGE_MAP = 13, GATE_END = 4096 + 11 * 8, NUMBER = 1, ROOT = 4, AREA = 7, RECORD_WORDS = 64, KEYS = 8 };
+enum { GATE_END = 4096 + 11 * 8, NUMBER = 1, ROOT = 4, AREA = 7, RECORD_WORDS = 64, KEYS = 8 };
 static char *const area = (char *)0x7d8000000000;
 static volatile uint64_t *const kernel = (void *)0xffffc00000000000, *const environments = (void *)0xffffc00040000000;
 static volatile char scratch[PAGE] __attribute__((aligned(4096)));
 
 static uint64_t map(uint64_t root, uint64_t key, uint64_t entry) {
-    uint64_t row[2] = {(uint64_t)scratch | key, entry}, number = PAGE_MAP;
+    uint64_t row[2] = {(uint64_t)scratch | key, entry}, number = ROW_PAGE_MAP;
     register uint64_t r10 __asm__("r10") = 1, r8 __asm__("r8") = 0, r9 __asm__("r9") = 0;
     uint64_t a = 1, b = root, c = (uint64_t)row;
     __asm__ volatile("syscall" : "+a"(number), "+D"(a), "+S"(b), "+d"(c), "+r"(r10), "+r"(r8), "+r"(r9)

@@ -18,7 +18,7 @@
 
 enum { USER = 1000, GROUP = 100, ROUNDS = 20 };
 // A call of the kernel's, and operations of the server's (doc/kernel-interface.md, lib/exos/src/server/protocol.rs).
-enum { YIELD = 28, ASK = 76, TAKE_ANSWER = 79 };
+enum { ASK = 76, TAKE_ANSWER = 79 };
 static volatile char scratch[PAGE] __attribute__((aligned(4096)));
 
 static void become_user(void) { CHECK(!setgroups(0, 0) && !setgid(GROUP) && !setuid(USER)); }
@@ -32,7 +32,7 @@ static int request(uint64_t server, uint64_t asked, const char *path) {
     for (int i = 0; i < 200; i++) {
         uint64_t answer[6] = {TAKE_ANSWER, question[1]};
         if (!ask(server, answer, 1000) && answer[0] == 0 && answer[1]) return 1;
-        call_kernel(YIELD, asked, 0, 0, 0, 0, 0);
+        call_kernel(ROW_TIME_SLICE_YIELD, asked, 0, 0, 0, 0, 0);
     }
     return 0;
 }
@@ -122,7 +122,7 @@ static void never_answered(void) {
         }
         become_user();
         PRIVATE[GATE_END] = 0;
-        for (;;) call_kernel(YIELD, 0, 0, 0, 0, 0, 0);
+        for (;;) call_kernel(ROW_TIME_SLICE_YIELD, 0, 0, 0, 0, 0, 0);
     }
     char byte;
     double begun = now();

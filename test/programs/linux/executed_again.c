@@ -65,12 +65,12 @@ static int fixed(volatile uint64_t *at) {
 
 // Where ExOS has a program beside the memory of a child, and that memory beside the program (lib/exos/src/address_map.rs); a slot of no use.
 static const uint64_t slots[] = {0x7e0000000000, 0x7f0000000000, 0x10000000000};
-enum { PAGE_TABLE_LINK = 16, PAGE_TABLE_UNLINK, PAGE_TABLE_COPY, SLOTS = 3, TABLES = 4 };
+enum { SLOTS = 3, TABLES = 4 };
 
 // Reads which tables the root links: at 0, and in the slots.
 static void look_at_root(uint64_t root, volatile uint64_t *at, uint64_t tables[TABLES]) {
     uint64_t row[2] = {(uint64_t)at | USER_KEY, root * PAGE | 5 | 1ull << 63};
-    if (call_kernel(PAGE_MAP, USER_KEY, root, (uint64_t)row, 1, 0, 0)) _exit(97);
+    if (call_kernel(ROW_PAGE_MAP, USER_KEY, root, (uint64_t)row, 1, 0, 0)) _exit(97);
     for (int table = 0; table < TABLES; table++) tables[table] = at[table ? slots[table - 1] >> 39 : 0] >> 12 & 0xffffffff;
 }
 
@@ -80,7 +80,7 @@ static int spoil(unsigned seed) {
     uint64_t own = getpid(), root = own_record(own)[ROOT], tables[TABLES];
     PRIVATE[GATE_END] = 0;
     look_at_root(root, window, tables);
-    if (tables[1] && !call_kernel(PAGE_TABLE_COPY, USER_KEY, root, slots[0], 3, ~0ull, USER_KEY)) {
+    if (tables[1] && !call_kernel(ROW_PAGE_TABLE_COPY, USER_KEY, root, slots[0], 3, ~0ull, USER_KEY)) {
         mark((volatile uint64_t *)((uint64_t)data + slots[0]), DATA * WORDS);
         mark((volatile uint64_t *)((uint64_t)zeros + slots[0]), ZEROS * WORDS);
     }
@@ -88,9 +88,9 @@ static int spoil(unsigned seed) {
         seed = seed * 1103515245 + 12345;
         uint64_t slot = slots[(seed >> 16) % SLOTS], table = tables[(seed >> 20) % TABLES];
         switch ((seed >> 24) % 3) {
-        case 0: call_kernel(PAGE_TABLE_LINK, USER_KEY, root, slot, 3, table, USER_KEY); break;
-        case 1: call_kernel(PAGE_TABLE_UNLINK, USER_KEY, root, slot, 3, 0, 0); break;
-        default: call_kernel(PAGE_TABLE_COPY, USER_KEY, root, slot, 3, ~0ull, USER_KEY);
+        case 0: call_kernel(ROW_PAGE_TABLE_LINK, USER_KEY, root, slot, 3, table, USER_KEY); break;
+        case 1: call_kernel(ROW_PAGE_TABLE_UNLINK, USER_KEY, root, slot, 3, 0, 0); break;
+        default: call_kernel(ROW_PAGE_TABLE_COPY, USER_KEY, root, slot, 3, ~0ull, USER_KEY);
         }
     }
     return 0;

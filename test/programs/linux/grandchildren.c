@@ -23,7 +23,7 @@ enum { WORDS = PAGE / 8, DATA = 4, ZEROS = 4 };
 // KiB that a process may keep for the next child, and of what it was allowed; one page for each child would be more.
 enum { SLACK = 1024 };
 // Numbers of the kernel's calls; words of the record of an environment; keys.
-enum { ENVIRONMENT_DESTROY = 21, CREATOR = 3, RECORD = 64, RECORDS = 512 * RECORD };
+enum { CREATOR = 3, RECORD = 64, RECORDS = 512 * RECORD };
 #define MARK 0x5ca1ab1e0ddba115u
 #define PAGE_DATA(index) [(index) * WORDS ... (index) * WORDS + WORDS - 1] = 11 + (index)
 
@@ -153,7 +153,7 @@ static int destroy_what_came_along(void) {
     PRIVATE[GATE_END] = 0;
     for (volatile uint64_t *record = environments; record < environments + RECORDS; record += RECORD) {
         if (record[CREATOR] == maker && record[NUMBER] != own)
-            call_kernel(ENVIRONMENT_DESTROY, USER_KEY, record[NUMBER], 0, 0, 0, 0);
+            call_kernel(ROW_ENVIRONMENT_DESTROY, USER_KEY, record[NUMBER], 0, 0, 0, 0);
     }
     PRIVATE[GATE_END] = gate_end;
     return by_vfork("write");

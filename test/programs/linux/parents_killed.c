@@ -12,12 +12,13 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "kernel_rows.h"
 
 #include "census.h"
 
 // Where ExOS keeps the areas of environments, by its address_map.rs, and its keys.
 static char *const AREA = (char *)0x7d8000000000;
-enum { ENVIRONMENT_DESTROY = 21, SESSION = 3, GATE_END = 4096 + 11 * 8 };
+enum { SESSION = 3, GATE_END = 4096 + 11 * 8 };
 enum { ROUNDS = 96, WORDS = 4096, CLEAR = 3 * 4096 };
 enum { STARTED, ENDED, WRONG, LOST, COUNTS };
 
@@ -86,7 +87,7 @@ static void destroy(pid_t number) {
     volatile uint64_t *gate_end = (volatile uint64_t *)(AREA + GATE_END);
     uint64_t before = *gate_end, result, keeps = 0;
     *gate_end = 0;
-    __asm__ volatile("syscall" : "=a"(result), "+d"(keeps) : "a"((uint64_t)ENVIRONMENT_DESTROY), "D"((uint64_t)SESSION), "S"((uint64_t)number)
+    __asm__ volatile("syscall" : "=a"(result), "+d"(keeps) : "a"((uint64_t)ROW_ENVIRONMENT_DESTROY), "D"((uint64_t)SESSION), "S"((uint64_t)number)
                      : "rbx", "rcx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "memory");
     *gate_end = before;
 }

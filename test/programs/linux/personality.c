@@ -24,7 +24,7 @@
 #define CHECK(what) do { if (!(what)) { printf("line %d: %s failed, errno %d\n", __LINE__, #what, errno); _exit(1); } } while (0)
 // Words of the private page behind those of evil.h: where the library's handlers of exceptions stand (lib/runtime/src/area.rs).
 enum { HANDLERS = 0xe08 / 8, PAGE_FAULT = 14 };
-enum { ENVIRONMENT_DESTROY = 21, YIELD = 28, KEYS = 16, NUMBERS = 64, LINUX_ACCESS = 21 };
+enum { KEYS = 16, NUMBERS = 64, LINUX_ACCESS = 21, LINUX_MADVISE = 28 };
 static const uint64_t WILD = 0x123456789abc000;
 
 static char *own_path;
@@ -123,10 +123,10 @@ static int keys_that_write(char *page) {
     for (uint64_t number = 0; number < kernel[3]; number++)
         for (uint64_t key = 0; key < KEYS; key++) {
             uint64_t row[2] = { (uint64_t)place | key, number << 12 | 5 };
-            if (call_kernel(PAGE_MAP, 1, root, (uint64_t)row, 1, 0, 0) || memcmp((char *)place, page, PAGE)) continue;
+            if (call_kernel(ROW_PAGE_MAP, 1, root, (uint64_t)row, 1, 0, 0) || memcmp((char *)place, page, PAGE)) continue;
             found++;
             row[1] |= 2;
-            written += !call_kernel(PAGE_MAP, 1, root, (uint64_t)row, 1, 0, 0);
+            written += !call_kernel(ROW_PAGE_MAP, 1, root, (uint64_t)row, 1, 0, 0);
         }
     PRIVATE[GATE_END] = gate_end;
     return found ? written : -1;
@@ -136,7 +136,7 @@ static int keys_that_write(char *page) {
 static void call_as_user(pid_t sibling) {
     CHECK(!setgid(100) && !setuid(1000));
     // As long as the gate is closed every call is one of Linux, whatever its number means elsewhere.
-    CHECK(!syscall(LINUX_ACCESS, "/", F_OK) && syscall(YIELD, 0, 0, 0) == 0);
+    CHECK(!syscall(LINUX_ACCESS, "/", F_OK) && syscall(LINUX_MADVISE, 0, 0, 0) == 0);
     CHECK(syscall(100000) == -1 && errno == ENOSYS && syscall(-1L) == -1 && errno == ENOSYS);
     CHECK(keys_that_write((char *)getauxval(AT_SYSINFO_EHDR)) == 0);
     uint64_t gate_end = PRIVATE[GATE_END], own = getpid();
@@ -144,8 +144,8 @@ static void call_as_user(pid_t sibling) {
     int destroyed = 0;
     for (uint64_t key = 0; key < KEYS; key++)
         for (uint64_t number = 1; number < NUMBERS; number++)
-            if (number != own) destroyed += !call_kernel(ENVIRONMENT_DESTROY, key, number, 0, 0, 0, 0);
-    uint64_t gave_way = call_kernel(YIELD, 0, 0, 0, 0, 0, 0);
+            if (number != own) destroyed += !call_kernel(ROW_ENVIRONMENT_DESTROY, key, number, 0, 0, 0, 0);
+    uint64_t gave_way = call_kernel(ROW_TIME_SLICE_YIELD, 0, 0, 0, 0, 0, 0);
     PRIVATE[GATE_END] = gate_end;
     CHECK(!destroyed && !gave_way && kill(sibling, SIGKILL) == -1 && errno == EPERM);
     be_usual();

@@ -21,6 +21,7 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "kernel_rows.h"
 
 #define CHECK(what) do { if (!(what)) { printf("line %d: %s failed, errno %d\n", __LINE__, #what, errno); _exit(1); } } while (0)
 
@@ -253,14 +254,14 @@ static void with_its_parent(void) {
 }
 
 // Below the library: the kernel's calls and records, as in evil.c.
-enum { PAGE = 4096, PAGE_MAP = 13, GATE_END = 4096 + 11 * 8, NUMBER = 1, ROOT = 4, AREA = 7, RECORD_WORDS = 64 };
+enum { PAGE = 4096, GATE_END = 4096 + 11 * 8, NUMBER = 1, ROOT = 4, AREA = 7, RECORD_WORDS = 64 };
 static char *const area = (char *)0x7d8000000000;
 static volatile uint64_t *const kernel = (void *)0xffffc00000000000, *const environments = (void *)0xffffc00040000000;
 static volatile uint64_t (*const pages)[8] = (void *)0xffffc00080000000;
 static volatile char scratch[PAGE] __attribute__((aligned(4096)));
 
 static uint64_t map(uint64_t root, uint64_t key, uint64_t page, uint64_t rights) {
-    uint64_t row[2] = {(uint64_t)scratch | key, page << 12 | rights}, number = PAGE_MAP;
+    uint64_t row[2] = {(uint64_t)scratch | key, page << 12 | rights}, number = ROW_PAGE_MAP;
     register uint64_t r10 __asm__("r10") = 1, r8 __asm__("r8") = 0, r9 __asm__("r9") = 0;
     uint64_t a = 1, b = root, c = (uint64_t)row;
     __asm__ volatile("syscall" : "+a"(number), "+D"(a), "+S"(b), "+d"(c), "+r"(r10), "+r"(r8), "+r"(r9)

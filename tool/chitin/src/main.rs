@@ -22,6 +22,7 @@ mod failure;
 mod fs;
 mod interrupt;
 mod kernel_interface;
+mod kernel_rows;
 mod kernel_trace;
 mod kvm;
 mod linux_compatibility;

@@ -404,8 +404,12 @@ impl Socket {
     /// A stream has no borders: what came of it is taken together, up to what carries descriptors. With credentials, what
     /// different processes wrote stays apart.
     fn receive_more(&self, incoming: &Pipe, mut frame: Frame, most: u64, manner: Manner) -> Result<Frame> {
-        let alone = self.settings.wants_credentials() || manner.bordered || manner.peek;
-        while !alone && frame.control.is_empty() && (frame.data.len() as u64) < most {
+        let alone = self.settings.wants_credentials() || manner.bordered;
+        if manner.peek && !alone {
+            incoming.peek_further(&mut frame, most)?;
+            return Ok(frame);
+        }
+        while !alone && !manner.peek && frame.control.is_empty() && (frame.data.len() as u64) < most {
             let Some(more) = incoming.receive_frame(most - frame.data.len() as u64, manner)? else { break };
             frame.data.extend_from_slice(&more.data);
             frame.control = more.control;

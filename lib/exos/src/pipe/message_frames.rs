@@ -115,6 +115,28 @@ impl Pipe {
         Ok(Some(frame))
     }
 
+    /// Adds to a part of a stream that was looked at what lies behind it, up to what something goes with.
+    pub fn peek_further(&self, frame: &mut Frame, most: u64) -> Result<()> {
+        let _held = self.lock();
+        let (ring, mut at) = (self.ring(), frame.end);
+        // Another reader may have taken all this meanwhile.
+        let is_there = |at: u64| at >= ring.read && ring.written.wrapping_sub(at) >= HEADER;
+        while frame.control.is_empty() && (frame.data.len() as u64) < most && is_there(at) {
+            let mut header = [0; 8];
+            self.copy_out(at, &mut header)?;
+            let (lengths, waiting) = (u64::from_le_bytes(header), ring.written - at - HEADER);
+            let control = checked(lengths >> 32, waiting)?;
+            let length = checked(lengths & 0xffff_ffff, waiting - control)?;
+            frame.control = vec![0; control as usize];
+            self.copy_out(at + HEADER, &mut frame.control)?;
+            let had = frame.data.len();
+            frame.data.resize(had + length.min(most - had as u64) as usize, 0);
+            self.copy_out(at + HEADER + control, &mut frame.data[had..])?;
+            at += HEADER + control + length;
+        }
+        Ok(())
+    }
+
     /// Bytes of data that wait: of the next message, or, without borders, of all.
     pub fn data_waiting(&self, bordered: bool) -> Result<u64> {
         let _held = self.lock();

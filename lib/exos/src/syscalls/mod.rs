@@ -37,6 +37,7 @@ mod inotify;
 mod internet;
 #[cfg(target_os = "none")]
 mod internet_message;
+#[cfg(target_os = "none")]
 mod internet_option;
 #[cfg(target_os = "none")]
 pub(crate) mod interposed;

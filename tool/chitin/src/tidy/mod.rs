@@ -31,7 +31,7 @@ use crate::failure::{Context, Result};
 use crate::metadata::Metadata;
 use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
-use crate::{kernel_interface, linux_compatibility, memory_map};
+use crate::{kernel_interface, kernel_rows, linux_compatibility, memory_map};
 
 use exceptions::Exceptions;
 use tree::Tree;
@@ -111,6 +111,8 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     if options.write {
         let page = workspace.root().join(kernel_interface::FILE);
         std::fs::write(page, kernel_interface::render()).context(kernel_interface::FILE)?;
+        let header = workspace.root().join(kernel_rows::FILE);
+        std::fs::write(header, kernel_rows::render()).context(kernel_rows::FILE)?;
         let page = workspace.root().join(linux_compatibility::FILE);
         let tree = Tree::read(workspace.root())?;
         let text = drift::compatibility(&tree);
