@@ -43,8 +43,8 @@ pub struct Options {
     /// missing
     #[arg(long, value_name = "FILE[:SIZE]", value_parser = disk::parse)]
     pub disk: Vec<disk::Wanted>,
-    /// Give the machine a network card, once for each card (default: none; programs of ExOS cannot use one yet). user:
-    /// QEMU's own network. tap:NAME: a tap of the host. wire:SOCKET: a Unix socket at which the other side listens
+    /// Give the machine a network card, once for each card (default: none, or user where a port is published).
+    /// user: QEMU's own network. tap:NAME: a tap of the host. wire:SOCKET: a Unix socket where the other side listens
     #[arg(long, value_name = "KIND", value_parser = network::parse)]
     pub network: Vec<network::Wanted>,
     /// Let a port of the host lead to a port of the machine, by a card of the network user. ADDRESS is one of the host
