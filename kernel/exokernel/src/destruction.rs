@@ -1,8 +1,8 @@
 //! Destruction: from any state, in bounded steps, until nothing of the environment is left but the record of its death.
 //!
 //! At once it never runs again. Then whoever calls `environment_destroy` drives the rest, a step a call:
-//! slices, filters and predicate; children, which go to its creator; the address space, if nobody else has it; the pages
-//! charged to it; and last its own pages, which go back to their owner. Its heir, the creator, gets its budget and the
+//! slices, filters and predicate; children, which go to its creator; the address space, unless another environment runs
+//! in it; the pages charged to it; and last its own pages, which go back to their owner. Its heir, the creator, gets its budget and the
 //! charge for what is still in use. Who is still asked about it keeps the last step for later (doc/decision/0026).
 
 use crate::budget;

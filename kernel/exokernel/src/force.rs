@@ -1,7 +1,7 @@
 //! Breaking the bindings of a page by force (DESIGN.md §4, "Page"; exokernel-sosp95 §3.4).
 //!
 //! The owner of a page, given up or not, can end every use of it: entries that map it, links to it if it is a table, its
-//! ring. So nobody is charged for longer than it wants for what others keep. A call looks through one table; every
+//! ring. So an owner is not charged for longer than it wants for what others keep. A call looks through one table; every
 //! entry there is can be found from those tables that nothing leads to: roots, and copies that were not completed.
 
 use crate::cost;

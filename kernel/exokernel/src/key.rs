@@ -58,8 +58,8 @@ impl Secrets {
         &self.private[..usize::from(self.private_count)]
     }
 
-    /// Those of an environment that is gone, which destruction has left without predicate, become those of the next one in
-    /// the same pages.
+    /// The keys of an environment that is gone become those of the next one in the same pages. Destruction has left it
+    /// without a predicate.
     pub(crate) fn begin_again(&mut self, name: Capability) {
         let own = &mut self.keys[KeyIndex::WELL_KNOWN.0 as usize + 1..];
         own.iter_mut().filter(|key| !capability::is_empty(key)).for_each(|key| *key = capability::empty());

@@ -106,7 +106,8 @@ impl Taking {
     }
 }
 
-/// Whether a page under a list is an ordinary one that nobody maps or watches and no device pins, and that was not given up.
+/// Whether a page is an ordinary one under this list that was not given up: not mapped, not watched, not pinned by a
+/// device.
 #[inline(always)]
 fn is_unused(info: &PageInfo, list: PageNumber) -> bool {
     let found = state(info);

@@ -1,9 +1,9 @@
 //! Protected control transfer (exokernel-sosp95 §5.5; DESIGN.md §4): the callee is entered with the caller's registers.
 //!
 //! Asynchronous: the callee gets the rest of this slice. Synchronous: it gets this position in every later round too,
-//! until it is transferred back. The kernel keeps no chain: only who runs in which position. Who was resumed in another slice
-//! meanwhile gives back what it was lent by name, with `time_slice_free`. The callee must not run, must have said that it is
-//! ready, and the kernel must hold no forced-out context of it.
+//! until it is transferred back. The kernel keeps no chain: only which environment runs in which position. A callee that
+//! was resumed in another slice meanwhile gives back the position that it was lent by name, with `time_slice_free`. The
+//! callee must not run, must have said that it is ready, and the kernel must hold no forced-out context of it.
 
 use crate::environment::Environment;
 use crate::kernel::{Kernel, Outcome, lock, refuse};
