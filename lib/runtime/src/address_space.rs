@@ -4,16 +4,22 @@
 //! unsafe; [`AddressSpace::apply`] is the safe way, which refuses to touch what the runtime and the image use.
 
 use crate::page::{self, Allocator};
+use crate::window::Window;
 use crate::{area, syscall};
 use abi::limits::{MAP_ROWS, PAGE_SIZE};
 use abi::memory_map::LIBRARY_END;
 pub use abi::page_table::{self as entry, MapRow};
 use abi::{Error, Failure, KeyIndex, PageNumber, UserAddress};
 use core::ops::Range;
+use core::sync::atomic::Ordering::Relaxed;
 
 /// Rows up to which no room for all rows of a call is filled.
 const FEW: usize = 4;
 const SOME: usize = 16;
+
+/// Levels of page tables, and entries of each.
+const LEVELS: u32 = 4;
+const TABLE_ENTRIES: usize = 512;
 
 /// How a page is mapped: bits of [`entry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,6 +195,24 @@ impl AddressSpace {
         Ok(())
     }
 
+    /// The pages that are mapped in a row from an address on, in one table of the lowest level; whether all were found.
+    /// It reads the tables through windows.
+    pub fn pages_at(&self, address: u64, pages: &mut [PageNumber]) -> bool {
+        let mut table = self.root;
+        for level in (2..=LEVELS).rev() {
+            let Ok(view) = Window::open(&[table], self.key, Access::READ) else { return false };
+            let found = view.words()[index_in_table(address, level)].load(Relaxed);
+            if found & (entry::PRESENT | entry::LARGE) != entry::PRESENT {
+                return false;
+            }
+            table = page_in(found);
+        }
+        let Ok(view) = Window::open(&[table], self.key, Access::READ) else { return false };
+        let entries = view.words()[index_in_table(address, 1)..].iter().map(|word| word.load(Relaxed));
+        let found = pages.iter_mut().zip(entries).take_while(|(_, found)| found & entry::PRESENT != 0);
+        found.map(|(page, found)| *page = page_in(found)).count() == pages.len()
+    }
+
     /// Links the tables that are missing on the way to an address: down to level 1, or to level 2 for a large page.
     ///
     /// # Errors
@@ -222,6 +246,16 @@ impl AddressSpace {
         // SAFETY: a new table is empty: nothing appears at any address.
         unsafe { syscall::page_table_link(self.key, self.root, UserAddress(address), level, page, self.tables.key) }
     }
+}
+
+/// Where an address is translated in a table of a level.
+const fn index_in_table(address: u64, level: u32) -> usize {
+    (address >> (12 + 9 * (level - 1))) as usize % TABLE_ENTRIES
+}
+
+/// The page that an entry names.
+const fn page_in(found: u64) -> PageNumber {
+    PageNumber((found & entry::PAGE) / PAGE_SIZE)
 }
 
 /// Whether a row would change memory that the program itself lives in.

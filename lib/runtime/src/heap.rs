@@ -4,12 +4,13 @@
 //!
 //! A handler of exceptions must not allocate: the exception may have come from within the allocator.
 
-use crate::area::Area;
+use crate::area::{self, Area};
 use crate::critical_section::{self, CriticalSection};
+use crate::exposed;
 use crate::layout::{AREA_COUNT, HEAP, HEAP_BYTES};
 use crate::lock::{Held, OwnerLock};
 use abi::limits::PAGE_SIZE;
-use abi::{Error, Failure};
+use abi::{Error, Failure, PageNumber};
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
 use core::ptr::{NonNull, null_mut};
@@ -26,6 +27,8 @@ const MARGIN: u64 = PAGE_SIZE / 2;
 /// Pages of page tables that growing may take beside one for so many pages.
 const TABLES: u64 = 4;
 const IN_A_TABLE: u64 = 512;
+/// Pages that are given back at once.
+const GIVEN_AT_ONCE: u64 = 32;
 /// More pages than there can be.
 const TOO_MANY: u64 = u64::MAX >> 1;
 
@@ -287,6 +290,43 @@ impl State {
         }
     }
 
+    /// Gives the kept blocks back to `talc`, which can then take them together with their neighbours.
+    fn release_kept(&mut self) {
+        for class in 0..CLASSES {
+            loop {
+                let block = self.recent[class].take();
+                if block.is_null() {
+                    break;
+                }
+                // SAFETY: a kept block was allocated with the layout of its class, and is not in use.
+                unsafe { self.talc.deallocate(block, layout_of(class)) };
+            }
+        }
+    }
+
+    /// Frees the pages behind what `talc` has: how many. It stops at a page that is another environment's.
+    fn free_end(&mut self) -> u64 {
+        let (space, mut freed) = (crate::address_space::own(), 0);
+        while self.used_end() < self.mapped_end {
+            // All of them in one table.
+            let from = self.used_end().max((self.mapped_end - 1) & !(IN_A_TABLE * PAGE_SIZE - 1));
+            let count = ((self.mapped_end - from) / PAGE_SIZE).min(GIVEN_AT_ONCE);
+            let (start, mut pages) = (self.mapped_end - count * PAGE_SIZE, [PageNumber::NONE; GIVEN_AT_ONCE as usize]);
+            let pages = &mut pages[..count as usize];
+            let is_own = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.owner() == area::number());
+            // SAFETY: nothing lies behind what `talc` has, and the lock is held.
+            if !space.pages_at(start, pages)
+                || !pages.iter().all(is_own)
+                || unsafe { space.unmap(start, count) }.is_err()
+            {
+                break;
+            }
+            self.mapped_end = start;
+            freed += pages.iter().filter(|page| space.tables.free(**page).is_ok()).count() as u64;
+        }
+        freed
+    }
+
     /// Maps at least `bytes` more.
     fn map_more(&mut self, bytes: usize) -> bool {
         let pages = (bytes as u64).div_ceil(PAGE_SIZE).saturating_add(1).max(GROWTH_PAGES);
@@ -369,6 +409,18 @@ pub fn make_shorter() -> usize {
         state.make_shorter();
         ((state.used_end() - HEAP) / PAGE_SIZE) as usize
     })
+}
+
+/// Frees the pages at the end of the heap in which nothing is in use: how many. Where another environment is at the
+/// heap, none.
+pub fn release_end() -> u64 {
+    let Some(heap) = made() else { return 0 };
+    let Some(_held) = heap.lock.try_acquire() else { return 0 };
+    // SAFETY: the lock is held.
+    let state = unsafe { &mut *heap.state.get() };
+    state.release_kept();
+    state.make_shorter();
+    state.free_end()
 }
 
 /// What is in use of the heap of this address space, in whole pages: who copies it, with nobody else at it, copies the heap.

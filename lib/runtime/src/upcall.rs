@@ -293,6 +293,7 @@ pub(crate) fn install(area: Area) {
     private.slice_end_entry.store(slice_end_entry as *const () as u64, Relaxed);
     for (number, handler) in area.library().handlers.iter().enumerate() {
         let default: Handler = match number as u64 {
+            kind::REVOCATION => give_back,
             kind::SLICE_START..=kind::EMERGENCY => ignore,
             _ => unhandled,
         };
@@ -302,6 +303,13 @@ pub(crate) fn install(area: Area) {
 
 /// Default for what can be ignored.
 extern "C" fn ignore(_: &mut Context) {}
+
+/// Default for a request of pages: gives back the free end of the heap.
+extern "C" fn give_back(context: &mut Context) {
+    if context.frame.error == abi::budget::Resource::Page as u64 {
+        crate::heap::release_end();
+    }
+}
 
 /// Default for exceptions and reflected calls: says what happened, and ends the environment.
 extern "C" fn unhandled(context: &mut Context) {

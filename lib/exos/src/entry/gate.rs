@@ -189,6 +189,7 @@ extern "C" fn rest() {
 pub fn install() {
     upcall::set_exception_handlers(exception);
     upcall::set_handler(kind::EVENT, event);
+    upcall::set_handler(kind::REVOCATION, crate::process::revocation::revoked);
     upcall::set_handler(kind::SLICE_END, slice_end);
     upcall::set_entry(kind::REFLECTION, reflection_entry as *const () as u64);
 }
@@ -423,7 +424,10 @@ fn mend(frame: &UpcallFrame) -> Option<(u32, i32, u64)> {
             } else {
                 process().with_memory_inline(|space, pages| (tables().fault)(space, pages, address, access))
             };
-            outcome.err().map(|violation| signal_of(violation, address))
+            match outcome {
+                Err(FaultError::OutOfMemory) if process().discard_some() => None,
+                outcome => outcome.err().map(|violation| signal_of(violation, address)),
+            }
         }
         kind::DIVIDE_ERROR => Some((linux::SIGFPE, 1, at)),
         kind::DEBUG => Some((linux::SIGTRAP, 2, at)),

@@ -56,6 +56,8 @@ pub mod reclaim;
 pub mod remote_request;
 #[cfg(target_os = "none")]
 mod retained_space;
+#[cfg(target_os = "none")]
+pub mod revocation;
 pub mod rlimits;
 pub mod rusage;
 #[cfg(target_os = "none")]

@@ -6,6 +6,7 @@
 
 use super::cut_pages::CutPages;
 use super::fault_around::{READAHEAD, SequentialDetector, file_page};
+use super::lazy_free::LazilyFreed;
 use super::page_record::{CHUNK_PAGES, COPY_ON_WRITE, FROM_FILE, PageRecord, SHARED, TOGETHER, entry, page_of};
 use super::vma::{AtFork, Backing, Protection, Vma, VmaList};
 use super::write_log::{Change, WriteLog};
@@ -162,6 +163,8 @@ pub struct AddressSpace {
     pub(super) has_marks: bool,
     /// Files that are held for the areas that are going to show them.
     pub held: Vec<u64>,
+    /// What the program gave up by `MADV_FREE`.
+    pub(super) lazily_freed: LazilyFreed,
     /// Pages that `mremap` cut from shared memory.
     pub cut: Vec<CutPages>,
 }
@@ -322,6 +325,7 @@ impl AddressSpace {
 
     /// Takes what lies between two addresses away, but for the areas, which go next. The files, but `kept`, that no area shows then.
     fn vacate(&mut self, pages: &mut impl PageOps, start: u64, end: u64, kept: Option<u64>) -> Result<Vec<u64>> {
+        self.lazily_freed.forget(start, end);
         if self.frames.has_any(start, end) {
             self.drop_pages(pages, start, end)?;
         }
@@ -402,6 +406,7 @@ impl AddressSpace {
         mut tell: impl FnMut(u64, u64),
     ) -> Result<()> {
         self.fill_shared(pages)?;
+        self.lazily_freed.clear();
         let mut rows = Vec::new();
         // Those of files are as they are to be.
         self.frames.for_each_own(|address, entry| {

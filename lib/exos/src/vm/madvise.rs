@@ -94,6 +94,7 @@ impl AddressSpace {
         let is_shared_memory = part.shared && part.backing == Backing::Anonymous;
         match advice {
             Advice::Drop { .. } if !is_shared_memory => self.drop_pages(pages, part.start, part.end)?,
+            Advice::Free => self.free_lazily(pages, part)?,
             Advice::Remove => match part.backing {
                 Backing::File { node, offset, .. } => return Ok(Some((node, offset, offset + part.bytes()))),
                 _ => self.wipe(pages, part)?,
@@ -142,6 +143,7 @@ impl AddressSpace {
     /// In a child, before its program goes on: takes away what it is not to have. Its parent's locks are not its own.
     pub fn begin_child(&mut self, pages: &mut impl PageOps) -> Result<()> {
         self.locks_new = false;
+        self.lazily_freed.clear();
         if !core::mem::take(&mut self.has_marks) {
             return Ok(());
         }

@@ -6,6 +6,7 @@ mod cut_pages;
 pub mod dry_run;
 pub mod exec_prefault;
 pub mod fault_around;
+mod lazy_free;
 pub mod madvise;
 pub mod map_diff;
 pub mod mlock;

@@ -8,4 +8,5 @@ mod files;
 mod fork;
 mod frames;
 mod journal;
+mod lazy_free;
 mod machine;
