@@ -25,8 +25,9 @@ macro_rules! for_each_syscall {
         $callback! {
             /// Does nothing: the cost of crossing.
             0 null() -> (), right "none", errors [];
-            /// Runs `count` rows of [`BatchRow`](crate::syscall::BatchRow) and stops at the first error, whose index is the detail;
-            /// the error and its own detail are left in the row. Rows cannot be transfers, yields, waits or batches.
+            /// Runs `count` rows of [`BatchRow`](crate::syscall::BatchRow) and stops at the first error, whose
+            /// index is the detail; the error and its own detail are left in the row. Rows cannot be transfers,
+            /// yields, waits or batches.
             1 batch(rows: UserAddress, count: u64) -> u64, right "as the rows", errors [TooMany, BadAddress, BadArgument];
 
             /// Derives a key: the name of `key` and one more component (0: a fresh one, never given before; else one
@@ -38,37 +39,39 @@ macro_rules! for_each_syscall {
             /// Empties a slot of the caller's ring, or of the ring of an environment that `control` dominates.
             4 key_drop(environment: EnvironmentId, slot: KeyIndex, control: KeyIndex) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment];
 
-            /// Makes an unmapped page of the caller's into an object of another kind, which says what `argument` is. For
-            /// `AccessList` it is the index of a key, whose name becomes the first entry, with all rights. For `PageTable`
-            /// it is 4, the level: the page becomes the root of a new, empty address space. For `Region` it is 0: the
-            /// software regions are empty and nameless. For `PacketRing` it is the address of a
-            /// [`RingSpecification`](crate::packet_ring::RingSpecification). Each page of the ring bears a device pin
-            /// while the ring lives. `page_free` of the object ends the ring. The ring also ends when a page of it is
-            /// taken by force.
+            /// Makes an unmapped page of the caller's into an object of another kind, which says what `argument`
+            /// is. For `AccessList` it is the index of a key, whose name becomes the first entry, with all rights.
+            /// For `PageTable` it is 4, the level: the page becomes the root of a new, empty address space. For
+            /// `Region` it is 0: the software regions are empty and nameless. For `PacketRing` it is the address
+            /// of a [`RingSpecification`](crate::packet_ring::RingSpecification). Each page of the ring bears a
+            /// device pin while the ring lives. `page_free` of the object ends the ring. The ring also ends when a
+            /// page of it is taken by force.
             5 page_become(key: KeyIndex, page: PageNumber, kind: u64, argument: u64) -> (), right "own on the page and on each page of the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, BadAddress, BadArgument, OverBudget, Absent];
             /// Sets an entry of an access list to the name of `source` with `rights`; no rights empty the entry.
             6 access_list_set(key: KeyIndex, list: PageNumber, index: u64, source: KeyIndex, rights: u64) -> (), right "own on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument];
 
-            /// Allocates a page under an access list for each of `count` rows of [`MapRow`](crate::page_table::MapRow), and sets
-            /// the entry of the row to it, as `page_map` does. The page number in a row is that of an ordinary page whose contents
-            /// the fresh page begins with ([`PageNumber::NONE`](crate::PageNumber::NONE): zeros). The number of the fresh page takes
-            /// its place in the caller's memory. Where `root` is [`PageNumber::NONE`](crate::PageNumber::NONE), nothing is mapped:
-            /// rows have no bits, and their address is that of the very page that is wanted (0: any). Stops at the first error. The
-            /// result is how many rows were done, also after an error, whose detail is the row.
+            /// Allocates a page under an access list for each of `count` rows of
+            /// [`MapRow`](crate::page_table::MapRow), and sets the entry of the row to it, as `page_map` does. The
+            /// page number in a row is that of an ordinary page whose contents the fresh page begins with
+            /// ([`PageNumber::NONE`](crate::PageNumber::NONE): zeros). The number of the fresh page takes its
+            /// place in the caller's memory. Where `root` is [`PageNumber::NONE`](crate::PageNumber::NONE),
+            /// nothing is mapped: rows have no bits, and their address is that of the very page that is wanted (0:
+            /// any). Stops at the first error. The result is how many rows were done, also after an error, whose
+            /// detail is the row.
             7 page_allocate(key: KeyIndex, list: PageNumber, root_key: KeyIndex, root: PageNumber, rows: UserAddress, count: u64) -> u64, right "own on the list; write on the root; by the key of each row read on the source, read or write on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, Shared, NotFree, OverBudget, Exhausted, TooMany, Again];
-            /// Gives a page up. What still uses it keeps it as an orphan until its last use ends: entries and device pins that
-            /// hold it, links that lead to a table, pages that name an access list which names itself. A table that
-            /// nothing leads to is emptied first, in steps.
+            /// Gives a page up. What still uses it keeps it as an orphan until its last use ends: entries and
+            /// device pins that hold it, links that lead to a table, pages that name an access list which names
+            /// itself. A table that nothing leads to is emptied first, in steps.
             8 page_free(key: KeyIndex, page: PageNumber) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, Again];
             /// Takes over the charge for an ordinary page or a page table and puts it under another access list.
             9 page_claim(key: KeyIndex, page: PageNumber, list_key: KeyIndex, list: PageNumber) -> (), right "own on the page and on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, OverBudget];
-            /// Ends by force every use of a page but that of a device, given up or not. Its ring ends. Under a root, or
-            /// another table that nothing leads to, the entries that map it and the links that lead to it go, in steps from
-            /// address `cursor` on. The detail of `Again` is the next cursor.
+            /// Ends by force every use of a page but that of a device, given up or not. Its ring ends. Under a
+            /// root, or another table that nothing leads to, the entries that map it and the links that lead to it
+            /// go, in steps from address `cursor` on. The detail of `Again` is the next cursor.
             10 page_unbind(key: KeyIndex, page: PageNumber, top: PageNumber, cursor: UserAddress) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, Again];
-            /// Edits entries of an address space: `count` rows of [`MapRow`](crate::page_table::MapRow); stops at the first
-            /// error. The result is how many rows were done, also after an error, whose detail is the row. `Again` is such an
-            /// error: the rows from there on are left for another call.
+            /// Edits entries of an address space: `count` rows of [`MapRow`](crate::page_table::MapRow); stops at
+            /// the first error. The result is how many rows were done, also after an error, whose detail is the
+            /// row. `Again` is such an error: the rows from there on are left for another call.
             11 page_map(key: KeyIndex, root: PageNumber, rows: UserAddress, count: u64) -> u64, right "write on the root; read or write on each page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, Shared, TooMany, Again];
 
             /// Makes `root` the address space of the caller; execution goes on there.
@@ -79,26 +82,26 @@ macro_rules! for_each_syscall {
             /// shared takes a key that writes, too. A table that maps private pages, or leads to one, is never
             /// shared.
             13 page_table_link(key: KeyIndex, root: PageNumber, address: UserAddress, level: u64, table: PageNumber, table_key: KeyIndex) -> (), right "write on the root; own on the page, or read on the table, and write unless it is shared", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, NotFree, Shared, InUse];
-            /// Removes a link. A table that loses its last link must be empty but for level 1, which is emptied in steps;
-            /// it becomes an ordinary page again.
+            /// Removes a link. A table that loses its last link must be empty but for level 1, which is emptied in
+            /// steps; it becomes an ordinary page again.
             14 page_table_unlink(key: KeyIndex, root: PageNumber, address: UserAddress, level: u64) -> PageNumber, right "write on the root", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, Shared, InUse, Again];
-            /// Ends the sharing of a table at `level` where `address` lies: copies it into `fresh`, an unmapped page of the
-            /// caller's, checking each entry against the rights of `page_key`; the last link only becomes writable again.
-            /// The result is 1 where `fresh` was used, else 0.
+            /// Ends the sharing of a table at `level` where `address` lies: copies it into `fresh`, an unmapped
+            /// page of the caller's, checking each entry against the rights of `page_key`; the last link only
+            /// becomes writable again. The result is 1 where `fresh` was used, else 0.
             15 page_table_copy(key: KeyIndex, root: PageNumber, address: UserAddress, level: u64, fresh: PageNumber, page_key: KeyIndex) -> u64, right "write on the root; own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, InUse, Again];
-            /// Creates an environment from a [`Specification`](crate::environment::Specification). It begins at its slice start entry, once
-            /// it has a slice.
+            /// Creates an environment from a [`Specification`](crate::environment::Specification). It begins at
+            /// its slice start entry, once it has a slice.
             16 environment_create(key: KeyIndex, specification: UserAddress) -> EnvironmentId, right "own on every page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, BadAddress, BadArgument, OverBudget, Exhausted];
-            /// Destroys an environment: at once it never runs again, then each call releases a part of what it held. Where `keeps` is 1
-            /// it is found by its number, dying, as long as this is not called with 0: its public page, the root of its address
-            /// space, which is empty, its control page and its key ring stay; its private pages are ordinary ones from then on, and
-            /// its budget is its creator's.
+            /// Destroys an environment: at once it never runs again, then each call releases a part of what it
+            /// held. Where `keeps` is 1 it is found by its number, dying, as long as this is not called with 0:
+            /// its public page, the root of its address space, which is empty, its control page and its key ring
+            /// stay; its private pages are ordinary ones from then on, and its budget is its creator's.
             17 environment_destroy(key: KeyIndex, environment: EnvironmentId, keeps: u64) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, Again];
-            /// Moves `amount` of a [`Figure`](crate::budget::Figure) of a resource from one budget to another. The giver may be dying: what it
-            /// inherits from others nobody would have, as long as it is there.
+            /// Moves `amount` of a [`Figure`](crate::budget::Figure) of a resource from one budget to another. The
+            /// giver may be dying: what it inherits from others nobody would have, as long as it is there.
             18 budget_move(key: KeyIndex, from: EnvironmentId, to: EnvironmentId, resource: u64, figure: u64, amount: u64) -> (), right "own on the giver, unless it is the caller", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, OverBudget];
-            /// Sets a [`ContextPart`](crate::environment::ContextPart) of the caller's context. Absent protection keys are
-            /// `BadArgument`.
+            /// Sets a [`ContextPart`](crate::environment::ContextPart) of the caller's context. Absent protection
+            /// keys are `BadArgument`.
             19 context_set(part: u64, value: u64) -> (), right "none", errors [BadAddress, BadArgument];
             /// Raises event bits of an environment, one at least: those it accepts from every environment, or any with
             /// `key`.
@@ -106,13 +109,14 @@ macro_rules! for_each_syscall {
 
             /// Allocates a position of a CPU's slice vector for an environment: this one, or any.
             21 time_slice_allocate(key: KeyIndex, environment: EnvironmentId, cpu: u64, position: u64) -> u64, right "own on the environment, unless it is the caller", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, NoSuchSlice, NotFree, OverBudget, Exhausted];
-            /// Gives a position up. Where the caller runs in it and is not its owner, it goes back to its owner, and the
-            /// rest of the slice stays the caller's. Otherwise the position becomes free.
+            /// Gives a position up. Where the caller runs in it and is not its owner, it goes back to its owner,
+            /// and the rest of the slice stays the caller's. Otherwise the position becomes free.
             22 time_slice_free(key: KeyIndex, cpu: u64, position: u64) -> (), right "own on its owner, unless the caller owns it or runs in it", errors [NoSuchKey, NotPermitted, NoSuchSlice];
-            /// Gives the rest of the slice to an environment, or to whoever comes next ([`EnvironmentId::NONE`](crate::EnvironmentId::NONE)). Only RIP, RSP,
-            /// flags and FS base are kept, and GS base is the private page; the next slice begins with an upcall above them.
-            /// `Busy`: it runs elsewhere, waits for a predicate, or has never run and is neither the caller's own making nor
-            /// the owner of a slice.
+            /// Gives the rest of the slice to an environment, or to whoever comes next
+            /// ([`EnvironmentId::NONE`](crate::EnvironmentId::NONE)). Only RIP, RSP, flags and FS base are kept,
+            /// and GS base is the private page; the next slice begins with an upcall above them. `Busy`: it runs
+            /// elsewhere, waits for a predicate, or has never run and is neither the caller's own making nor the
+            /// owner of a slice.
             23 time_slice_yield(environment: EnvironmentId) -> (), right "none", errors [NoSuchEnvironment, Busy];
             /// Yields until a predicate of `count` [`Term`](crate::predicate::Term)s is true.
             24 predicate_wait(terms: UserAddress, count: u64) -> (), right "read on the watched pages", errors [BadAddress, BadArgument, TooMany, OverBudget];
@@ -140,14 +144,15 @@ macro_rules! for_each_syscall {
             31 channel_receive(key: KeyIndex, buffer: UserAddress, bytes: u64) -> u64, right "read on the channel", errors [NoSuchKey, NotPermitted, BadArgument, BadAddress, Absent];
             /// Fills a buffer with random bytes.
             32 entropy_read(buffer: UserAddress, bytes: u64) -> (), right "none", errors [BadAddress, TooMany, Absent];
-            /// Sets a [`Setting`](crate::machine::Setting) of the machine: stops it, or sets the quantum, the save window or
-            /// the excess limit, which are exposed in [`KernelInfo`](crate::exposed::KernelInfo). The detail of `BadArgument` is
-            /// 1 for the setting, 2 for its value.
+            /// Sets a [`Setting`](crate::machine::Setting) of the machine: stops it, or sets the quantum, the save
+            /// window or the excess limit, which are exposed in [`KernelInfo`](crate::exposed::KernelInfo). The
+            /// detail of `BadArgument` is 1 for the setting, 2 for its value.
             33 machine_set(key: KeyIndex, setting: u64, value: u64) -> (), right "own on the root", errors [NoSuchKey, NotPermitted, BadArgument];
-            /// Makes an environment that is being destroyed begin again as another one: with a new number, the name of
-            /// `name`, an empty key ring and no budget. It keeps its pages, the first private one with a copy of what is in
-            /// the ordinary page `first`, and its address space: all of it where `keeps` is 1, else (0) only the level-1 table
-            /// that the area lies in and the tables on the way to that. All else goes as by `environment_destroy`, in steps.
+            /// Makes an environment that is being destroyed begin again as another one: with a new number, the
+            /// name of `name`, an empty key ring and no budget. It keeps its pages, the first private one with a
+            /// copy of what is in the ordinary page `first`, and its address space: all of it where `keeps` is 1,
+            /// else (0) only the level-1 table that the area lies in and the tables on the way to that. All else
+            /// goes as by `environment_destroy`, in steps.
             34 environment_renew(key: KeyIndex, environment: EnvironmentId, name: KeyIndex, first: PageNumber, keeps: u64) -> EnvironmentId, right "own on the environment and on all its pages, read on `first`", errors [BadArgument, NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, NotMapped, NoSuchEnvironment, OverBudget, Again];
 
             /// Makes the end of a request on a queue of a device raise event bits of an environment. The console raises
