@@ -82,7 +82,8 @@ impl Set {
         description.watched.store(true, Relaxed);
         let mut interest = Interest { key, events, data, told: None, spent: false, claimed: 0 };
         // What has come before the interest is reported to it, too.
-        interest.claimed = interest.exclusive_stamp(description).unwrap_or(0);
+        let stamps = interest.stamps(description);
+        interest.claimed = interest.exclusive_stamp(description, stamps).unwrap_or(0);
         interests.insert(key, interest);
         self.changes.fetch_add(1, SeqCst);
         drop(interests);
@@ -137,9 +138,11 @@ impl Set {
             let in_turn = |key: &(u64, u64), interest: &Interest| !interest.spent && (*key >= begin) == *turn;
             for (key, interest) in interests.all.iter_mut().filter(|(key, interest)| in_turn(key, interest)) {
                 let Some(description) = interest.watched() else { continue };
-                let events = interest.come(&description);
-                if events != 0 && interest.claims(&description) {
-                    interest.tell(&description);
+                // Read before the state: an event that comes between the two is news to the next look.
+                let stamps = interest.stamps(&description);
+                let events = interest.come(&description, stamps);
+                if events != 0 && interest.claims(&description, stamps) {
+                    interest.tell(stamps);
                     tell(events, interest.data);
                     count += 1;
                 }
@@ -195,29 +198,35 @@ impl Interest {
         self.events & bit != 0
     }
 
-    /// Of what is not asked for, nothing is news.
+    /// Of what is not asked for, nothing is news; nor does a level-triggered interest ask for news.
     fn stamps(&self, description: &OpenFile) -> [u64; 2] {
+        if self.events & (EDGE | linux::EPOLLEXCLUSIVE) == 0 {
+            return [0; 2];
+        }
+        self.both_stamps(description)
+    }
+
+    fn both_stamps(&self, description: &OpenFile) -> [u64; 2] {
         [Event::Readable, Event::Writable].map(|event| if self.wants(event) { description.stamp(event) } else { 0 })
     }
 
-    /// Events that have come and are to be told.
-    fn come(&self, description: &OpenFile) -> u32 {
+    /// Events that have come and are to be told, as of stamps that were read before.
+    fn come(&self, description: &OpenFile, stamps: [u64; 2]) -> u32 {
         let state = u32::from(crate::syscalls::poll_state(description, self.events as u16 | ALWAYS as u16));
         let state = state & (self.events | ALWAYS);
-        let is_news = self.events & EDGE == 0 || self.told != Some(self.stamps(description));
+        let is_news = self.events & EDGE == 0 || self.told != Some(stamps);
         if is_news { state } else { 0 }
     }
 
     /// A number that is another one after each event, for an interest that shares its events with others.
-    fn exclusive_stamp(&self, description: &OpenFile) -> Option<u64> {
+    fn exclusive_stamp(&self, description: &OpenFile, [readable, writable]: [u64; 2]) -> Option<u64> {
         let is_exclusive = self.events & linux::EPOLLEXCLUSIVE != 0 && description.counts_events();
-        let [readable, writable] = self.stamps(description);
         is_exclusive.then(|| (readable ^ writable.rotate_left(32)).wrapping_add(1))
     }
 
     /// Whether an event that has come is this interest's to report: the first of the exclusive interests takes it.
-    fn claims(&mut self, description: &OpenFile) -> bool {
-        let Some(stamp) = self.exclusive_stamp(description) else { return true };
+    fn claims(&mut self, description: &OpenFile, stamps: [u64; 2]) -> bool {
+        let Some(stamp) = self.exclusive_stamp(description, stamps) else { return true };
         let is_its = self.claimed == stamp || description.claim_event(stamp);
         if is_its {
             self.claimed = stamp;
@@ -227,12 +236,12 @@ impl Interest {
 
     /// Whether another exclusive interest has claimed the event that came last.
     fn is_claimed_elsewhere(&self, description: &OpenFile) -> bool {
-        let stamp = self.exclusive_stamp(description);
+        let stamp = self.exclusive_stamp(description, self.stamps(description));
         stamp.is_some_and(|stamp| self.claimed != stamp && description.claimed_event() == stamp)
     }
 
-    fn tell(&mut self, description: &OpenFile) {
-        self.told = (self.events & EDGE != 0).then(|| self.stamps(description));
+    fn tell(&mut self, stamps: [u64; 2]) {
+        self.told = (self.events & EDGE != 0).then_some(stamps);
         self.spent = self.events & ONCE != 0;
     }
 
@@ -267,7 +276,9 @@ impl FileOps for Set {
     fn is_ready(&self, event: Event) -> bool {
         let interests = self.interests.lock();
         let has_come = |interest: &Interest| {
-            interest.watched().is_some_and(|open| interest.come(&open) != 0 && !interest.is_claimed_elsewhere(&open))
+            interest.watched().is_some_and(|open| {
+                interest.come(&open, interest.stamps(&open)) != 0 && !interest.is_claimed_elsewhere(&open)
+            })
         };
         event == Event::Readable && interests.values().any(|interest| !interest.spent && has_come(interest))
     }
@@ -285,7 +296,7 @@ impl FileOps for Set {
     /// An event of any descriptor in it is one of the set.
     fn event_sequence(&self, event: Event) -> u64 {
         let interests = self.interests.lock();
-        let of = |interest: &Interest| interest.watched().map(|open| interest.stamps(&open)).unwrap_or_default();
+        let of = |interest: &Interest| interest.watched().map(|open| interest.both_stamps(&open)).unwrap_or_default();
         let stamps = interests.values().filter(|_| event == Event::Readable).flat_map(of);
         stamps.fold(0, u64::wrapping_add)
     }
