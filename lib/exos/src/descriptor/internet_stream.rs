@@ -333,6 +333,16 @@ impl InternetSocket {
         self.urgent().is_some_and(|urgent| self.word(page::URGENT_TAKEN).load(Acquire) != urgent)
     }
 
+    /// The urgent byte that came last, as its sender counts; 0: none came.
+    pub fn last_urgent(&self) -> u64 {
+        self.peer_word(page::URGENT).map_or(0, |word| word.load(Acquire))
+    }
+
+    /// What becomes true when another one comes.
+    pub fn urgent_change(&self) -> Option<Term> {
+        self.peer_word(page::URGENT).map(|count| word(count, Operator::NotEqual, count.load(Acquire)))
+    }
+
     /// Whether the next byte is the urgent one.
     pub(super) fn is_at_mark(&self) -> bool {
         let Some(ends) = self.ends() else { return false };

@@ -1,18 +1,21 @@
 //! Signal-driven I/O (`O_ASYNC`, fcntl(2)): the owner of a descriptor gets a signal when a call would not wait.
 //!
 //! The process that sets the flag watches the descriptor itself. It compares stamps wherever it looks at its timers,
-//! and its sleeping threads wait for the stamps, too. The process that makes the event come does nothing. Invariants:
-//! - a watch ends with the descriptor, with the flag, and at fork in the child;
+//! and its sleeping threads wait for the stamps, too. The process that makes the event come does nothing. A TCP
+//! socket with an owner is watched without the flag: urgent data raises SIGURG (tcp(7)). Invariants:
+//! - a watch ends with the descriptor, with flag and owner, and at fork in the child;
 //! - `ExpiryTimers` reports itself due as long as there is a watch.
 
 use super::frame::Information;
 use super::pending::from_system;
 use crate::descriptor::fd_pins::Used;
+use crate::descriptor::internet_socket::InternetSocket;
 use crate::descriptor::object::{Event, Object};
 use crate::descriptor::open_file::OpenFile;
 use crate::hw::current::process;
 use crate::process_table;
 use alloc::vec::Vec;
+use internet::option::Sort;
 use linux_raw_sys::general as linux;
 use runtime::predicate::Term;
 
@@ -29,22 +32,46 @@ pub struct AsyncWatch {
     stamps: [u64; 2],
     /// It could be written at the last look.
     was_writable: bool,
+    /// The urgent byte that had come at the last look.
+    urgent: u64,
 }
 
 impl AsyncWatch {
     /// Watches from now on.
     pub fn new(number: u64, description: &OpenFile) -> Self {
         let was_writable = description.can_write() && description.is_ready(Event::Writable);
-        Self { key: (number, description.number()), stamps: stamps(description), was_writable }
+        let urgent = urgent(description).map_or(0, InternetSocket::last_urgent);
+        Self { key: (number, description.number()), stamps: stamps(description), was_writable, urgent }
     }
 
-    /// What it watches; none where the descriptor is closed or the flag is cleared.
+    /// Whether there is anything to watch a descriptor for.
+    pub fn is_wanted(description: &OpenFile) -> bool {
+        is_asynchronous(description) || urgent(description).is_some() && Owner::of(description).number != 0
+    }
+
+    /// Adds the watch in place of one of the same descriptor.
+    pub(super) fn add_to(mut self, watches: &mut Vec<Self>) {
+        let before = watches.extract_if(.., |other| other.key == self.key).last();
+        self.urgent = before.map_or(self.urgent, |before| before.urgent);
+        watches.push(self);
+    }
+
+    /// What it watches; none where the descriptor is closed, or the flag is cleared and there is no owner.
     fn watched(&self) -> Option<Used> {
-        process().watched(self.key.0, self.key.1).filter(|open| open.flags() & linux::FASYNC != 0)
+        process().watched(self.key.0, self.key.1).filter(|open| Self::is_wanted(open))
+    }
+
+    /// Whether urgent data has come since the last look.
+    fn has_new_urgent(&mut self, description: &OpenFile) -> bool {
+        let now = urgent(description).map_or(0, InternetSocket::last_urgent);
+        core::mem::replace(&mut self.urgent, now) != now && now != 0
     }
 
     /// What has come since the last look.
     fn look(&mut self, description: &OpenFile) -> Vec<(i32, u32)> {
+        if !is_asynchronous(description) {
+            return Vec::new();
+        }
         let [read, written] = stamps(description);
         let can_write = description.can_write() && description.is_ready(Event::Writable);
         let mut come = Vec::new();
@@ -60,6 +87,15 @@ impl AsyncWatch {
     }
 }
 
+fn is_asynchronous(description: &OpenFile) -> bool {
+    description.flags() & linux::FASYNC != 0
+}
+
+/// The socket, where it is one that takes urgent data.
+fn urgent(description: &OpenFile) -> Option<&InternetSocket> {
+    description.as_kind::<InternetSocket>().filter(|socket| socket.sort == Sort::Tcp)
+}
+
 /// Of what the description is not open for, nothing is news.
 fn stamps(description: &OpenFile) -> [u64; 2] {
     let read = if description.can_read() { description.stamp(Event::Readable) } else { 0 };
@@ -72,17 +108,24 @@ pub(super) fn look(watches: &mut Vec<AsyncWatch>) {
     let mut due = Vec::new();
     watches.retain_mut(|watch| {
         let Some(open) = watch.watched() else { return false };
-        let number = watch.key.0;
-        due.extend(watch.look(&open).into_iter().map(|come| (open.owner(), number, come)));
+        let (owner, number) = (Owner::of(&open), watch.key.0);
+        if watch.has_new_urgent(&open) {
+            due.push((owner, from_system(linux::SIGURG)));
+        }
+        due.extend(watch.look(&open).into_iter().map(|come| (owner, owner.information(number, come))));
         true
     });
-    due.into_iter().for_each(|(owner, number, come)| send(Owner::from_word(owner), number, come));
+    due.into_iter().for_each(|(owner, information)| owner.send(&information));
 }
 
 /// What becomes true when something comes to a watched descriptor.
 pub(super) fn terms(watches: &[AsyncWatch]) -> Vec<Term> {
     let mut terms = Vec::new();
     for open in watches.iter().filter_map(AsyncWatch::watched) {
+        terms.extend(urgent(&open).and_then(InternetSocket::urgent_change));
+        if !is_asynchronous(&open) {
+            continue;
+        }
         if open.can_read() {
             terms.extend(open.changes(Event::Readable));
         }
@@ -91,25 +134,6 @@ pub(super) fn terms(watches: &[AsyncWatch]) -> Vec<Term> {
         }
     }
     terms
-}
-
-fn send(owner: Owner, number: u64, (code, band): (i32, u32)) {
-    let information = match owner.signal {
-        0 => from_system(linux::SIGIO),
-        signal => Information { signal, code, detail: u64::from(band), value: number },
-    };
-    let to = u64::from(owner.number);
-    let thread = || process().threads.lock().iter().copied().find(|thread| thread.shown_number() == to);
-    // An owner that is gone is no error.
-    let _ = match owner.kind {
-        _ if to == 0 => Ok(()),
-        linux::F_OWNER_PGRP => process_table::inform_group(to, &information),
-        linux::F_OWNER_TID if let Some(thread) = thread() => thread
-            .post()
-            .put(&information)
-            .and_then(|()| super::ring(process().session_key, runtime::EnvironmentId(thread.number()))),
-        _ => process_table::send(to, &information).map(|_| ()),
-    };
 }
 
 /// Owner of an open file: a thread, a process or a group, its number, and the signal that is asked for.
@@ -127,6 +151,34 @@ impl Owner {
     /// From the word that an open file keeps.
     pub const fn from_word(word: u64) -> Self {
         Self { number: (word >> 32) as u32, kind: word as u32 >> 16 & 3, signal: word as u32 >> 8 & 0xff }
+    }
+
+    /// That of an open file.
+    pub fn of(description: &OpenFile) -> Self {
+        Self::from_word(description.owner())
+    }
+
+    /// The signal that says what came to a descriptor.
+    fn information(self, number: u64, (code, band): (i32, u32)) -> Information {
+        match self.signal {
+            0 => from_system(linux::SIGIO),
+            signal => Information { signal, code, detail: u64::from(band), value: number },
+        }
+    }
+
+    fn send(self, information: &Information) {
+        let to = u64::from(self.number);
+        let thread = || process().threads.lock().iter().copied().find(|thread| thread.shown_number() == to);
+        // An owner that is gone is no error.
+        let _ = match self.kind {
+            _ if to == 0 => Ok(()),
+            linux::F_OWNER_PGRP => process_table::inform_group(to, information),
+            linux::F_OWNER_TID if let Some(thread) = thread() => thread
+                .post()
+                .put(information)
+                .and_then(|()| super::ring(process().session_key, runtime::EnvironmentId(thread.number()))),
+            _ => process_table::send(to, information).map(|_| ()),
+        };
     }
 
     /// As the word that an open file keeps.

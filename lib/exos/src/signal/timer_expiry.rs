@@ -11,7 +11,6 @@ use crate::syscalls::{own_time, ran};
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
-use linux_raw_sys::general as linux;
 use runtime::lock::Lock;
 use runtime::predicate::Term;
 use runtime::{EnvironmentId, clock};
@@ -41,10 +40,11 @@ impl ExpiryTimers {
         self.next.store(if looks_always { 1 } else { timers.earliest() }, SeqCst);
     }
 
-    /// Begins to watch a descriptor, or no longer does where the flag `O_ASYNC` is gone.
+    /// Begins to watch a descriptor whose flag `O_ASYNC` or owner has changed, or no longer does.
     pub fn watch(&self, number: u64, description: &OpenFile) {
-        if description.flags() & linux::FASYNC != 0 {
-            self.watches.lock().push(AsyncWatch::new(number, description));
+        if AsyncWatch::is_wanted(description) {
+            let watch = AsyncWatch::new(number, description);
+            watch.add_to(&mut self.watches.lock());
         }
         self.change(|_| ());
     }

@@ -12,10 +12,6 @@ use linux_raw_sys::general as linux;
 use linux_raw_sys::ioctl;
 
 impl Owner {
-    fn of(description: &OpenFile) -> Self {
-        Self::from_word(description.owner())
-    }
-
     fn keep(self, description: &OpenFile) {
         description.set_owner(self.to_word());
     }
@@ -71,6 +67,8 @@ fn set(call: &Call<'_>, description: &OpenFile, kind: u32, number: u32) -> Resul
         return Err(Errno::ESRCH);
     }
     Owner { kind, number, ..Owner::of(description) }.keep(description);
+    let [descriptor, ..] = call.arguments();
+    call.process.alarms.watch(descriptor, description);
     Ok(0)
 }
 
