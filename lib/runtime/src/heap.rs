@@ -423,13 +423,15 @@ pub fn release_end() -> u64 {
     state.free_end()
 }
 
-/// What is in use of the heap of this address space, in whole pages: who copies it, with nobody else at it, copies the heap.
+/// What is in use of the heap of this address space, in whole pages.
 pub fn range() -> (u64, u64) {
-    heap().map_or((HEAP, HEAP), |heap| {
-        let _held = heap.lock.acquire();
-        // SAFETY: the lock is held.
-        (HEAP, unsafe { (*heap.state.get()).used_end() })
-    })
+    range_of_held(&hold())
+}
+
+/// The same for the holder of the heap, who copies it.
+pub fn range_of_held(_held: &Option<Held<'static>>) -> (u64, u64) {
+    // SAFETY: the lock is held.
+    heap().map_or((HEAP, HEAP), |heap| (HEAP, unsafe { (*heap.state.get()).used_end() }))
 }
 
 /// Makes sure that there is a heap, and says where: an environment that comes to share the address space is given it.

@@ -346,24 +346,34 @@ fn copy_heap(ready: &mut SpareEnvironment, nursery: &SpawnCache, is_noted: bool)
     // The list of pages is itself on the heap, which may grow for it: by fewer pages than there is room for more.
     let count_of = |(start, end): (u64, u64)| ((end - start) / PAGE_SIZE) as usize;
     let with_room = |count: usize| count + count / 256 + 8;
-    let mut pages = vec![PageNumber::NONE; with_room(heap::make_shorter())];
-    let (start, end) = loop {
-        let range = heap::range();
-        let count = count_of(range);
-        if pages.len() >= count {
-            pages.truncate(count);
-            break range;
-        }
-        pages.resize(with_room(count), PageNumber::NONE);
-    };
-    budget::reserve_or_fail(pages.len() as u64 + FOR_THE_REST)?;
     let process = process();
-    let stays = is_noted && pages.len() <= NOTED_DATA;
-    let used_before = if stays { take_copies(process, &mut pages) } else { 0 };
+    let mut pages = vec![PageNumber::NONE; with_room(heap::make_shorter())];
+    let stays = is_noted && count_of(heap::range()) <= NOTED_DATA;
     let source = if stays { Allocator::own() } else { ready.pages() };
-    let allocated = source.allocate_many(&mut pages[used_before..]);
-    allocated.inspect_err(|_| process.keep_copies_beside(nursery, &pages[..used_before]))?;
-    let held = heap::hold();
+    let mut there = 0;
+    // Other threads may ask for memory until the heap is held: it is copied once there is a page for all of it.
+    let (held, (start, end)) = loop {
+        let count = count_of(heap::range());
+        if pages.len() < count {
+            pages.resize(with_room(count), PageNumber::NONE);
+            continue;
+        }
+        if there < count {
+            let missing = &mut pages[there..count];
+            let copies = if stays { take_copies(process, missing) } else { 0 };
+            let allocated = budget::reserve_or_fail((missing.len() - copies) as u64 + FOR_THE_REST)
+                .and_then(|()| Ok(source.allocate_many(&mut missing[copies..])?));
+            let in_hand = if stays { there + copies } else { 0 };
+            allocated.inspect_err(|_| process.keep_copies_beside(nursery, &pages[..in_hand]))?;
+            there = count;
+        }
+        let held = heap::hold();
+        let range = heap::range_of_held(&held);
+        if count_of(range) <= there {
+            break (held, range);
+        }
+    };
+    pages.truncate(there);
     for (address, some) in (start..end).step_by(AT_ONCE * PAGE_SIZE as usize).zip(pages.chunks(AT_ONCE)) {
         let place = nursery.place_of(ready.filled(), some);
         library_image::copy_pages((address..).step_by(PAGE_SIZE as usize), some, place, process.session_key)?;

@@ -39,6 +39,9 @@ type Own<'a> =
     (Guard<'a, Rusage>, Guard<'a, Holdings>, Guard<'a, Credentials>, Guard<'a, Rlimits>, Guard<'a, Attributes>);
 type Threads = Vec<&'static Thread>;
 
+/// How many locks have no place in the order.
+const UNORDERED: usize = 8;
+
 /// A process of which every lock is held.
 #[derive(Debug)]
 pub struct AllLocks<'a> {
@@ -84,7 +87,8 @@ impl Process {
             if held.is_alone {
                 return action(&mut held);
             }
-            if let Some(_descriptions) = hold_descriptions(&others.files.0) {
+            let unordered = self.hold_unordered();
+            if let Some(_all) = unordered.and_then(|unordered| Some((unordered, hold_descriptions(&others.files.0)?))) {
                 return action(&mut held);
             }
             drop((held, others));
@@ -109,6 +113,26 @@ impl Process {
         let pages = (self.exported.lock(), self.mailbox.lock(), self.parent_mailbox.lock(), self.extensions.lock());
         let is_alone = running.1.len() == 1;
         (AllLocks { memory, windows, is_alone }, Others { files, _program: running, _own: own, _pages: pages })
+    }
+
+    /// Takes the locks that have no place in the order, if all of them are free. A holder of one may wait for a
+    /// lock of the order, such as that of the memory whose page it reads.
+    fn hold_unordered(&self) -> Option<[Option<lock::Held<'_>>; UNORDERED]> {
+        let locks: [&OwnerLock; UNORDERED] = [
+            self.deferred_child.owner_lock(),
+            self.terminal.owner_lock(),
+            self.remains.owner_lock(),
+            self.spare_threads.owner_lock(),
+            self.exec.owner_lock(),
+            self.futexes.owner_lock(),
+            self.alarms.timers.owner_lock(),
+            self.alarms.watches.owner_lock(),
+        ];
+        let mut held = [const { None }; UNORDERED];
+        for (place, lock) in held.iter_mut().zip(locks) {
+            *place = Some(lock.try_acquire()?);
+        }
+        Some(held)
     }
 
     /// In a copy that was made while all was held: nobody holds anything.
