@@ -147,6 +147,16 @@ pub enum Event {
 }
 
 impl Object {
+    /// A descriptor of it is about to be closed: its process has one less of this end of a pipe. The descriptor
+    /// still counts as one of its description, so that no other thread releases the node of a FIFO, and with it
+    /// the page of this count.
+    #[inline]
+    pub fn count_out(&self) {
+        if let Self::Pipe(pipe, side) = self {
+            pipe.release_end(*side, process().environment());
+        }
+    }
+
     /// A descriptor of it was closed; `last`: the last one of its description in any process; `locks`: the number of that
     /// description, if locks on the file end with it, or 0.
     #[inline]
@@ -160,12 +170,7 @@ impl Object {
     #[inline(never)]
     fn closed_beside_files(&self, last: bool) {
         match self {
-            Self::Pipe(pipe, side) => {
-                if last {
-                    pipe.leave(*side);
-                }
-                pipe.release_end(*side, process().environment());
-            }
+            Self::Pipe(pipe, side) if last => pipe.leave(*side),
             Self::Other(other) => other.closed(last),
             _ => {}
         }
@@ -191,7 +196,9 @@ impl Object {
     /// A descriptor of it was closed, and this process has another one for the same description: what ends is the locks that
     /// go with any descriptor.
     pub fn closed_one(&self) {
-        self.each_pipe(&mut |pipe, side| pipe.release_end(side, process().environment()));
+        if let Self::Other(other) = self {
+            other.each_pipe(&mut |pipe, side| pipe.release_end(side, process().environment()));
+        }
         if let Self::File { node } | Self::Directory { node } = self {
             process().files.lock().close_one(*node);
         }

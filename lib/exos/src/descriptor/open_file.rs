@@ -331,6 +331,7 @@ impl OpenFile {
         if self.watched.load(Relaxed) && self.descriptors.load(Relaxed) <= 1 {
             process().forget_interests(self);
         }
+        self.object.count_out();
         let before = self.record.state().fetch_sub(1, SeqCst);
         let last = before & 0xffff_ffff == 1;
         if last {
