@@ -109,7 +109,7 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
     nursery.is_busy = false;
     nursery.inherited = None;
     match filled {
-        Ok(copies) => adopt(ready, &nursery, copies),
+        Ok(copied) => adopt(ready, &nursery, copied),
         Err(error) => {
             ready.bury();
             Err(error)
@@ -118,12 +118,7 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
 }
 
 /// Gives the child everything but a slice. The result is the pages of this process that hold ExOS's data for it.
-fn fill(
-    ready: &mut SpareEnvironment,
-    nursery: &mut SpawnCache,
-    context: &Context,
-    options: Options,
-) -> Result<Vec<PageNumber>> {
+fn fill(ready: &mut SpareEnvironment, nursery: &mut SpawnCache, context: &Context, options: Options) -> Result<Copied> {
     ready.link_image(process().image_table)?;
     // A program that begins asks the server; any other child may not. The parent has one thread then: it opens nothing meanwhile.
     let begins = options.executes;
@@ -137,10 +132,19 @@ fn fill(
         drop(files);
         inherited.set_memory(program_of_child(ready, nursery));
     }
-    let copies = copy(ready, nursery, inherited)?;
+    let copied = copy(ready, nursery, inherited)?;
     introduce(ready);
-    endow(&ready.made, begins).inspect_err(|_| process().keep_copies_beside(nursery, &copies))?;
-    Ok(copies)
+    let is_known = begins || copied.holds_open_files;
+    endow(&ready.made, is_known).inspect_err(|_| process().keep_copies_beside(nursery, &copied.pages))?;
+    Ok(copied)
+}
+
+/// What [`copy`] has made.
+struct Copied {
+    /// Pages of this process that hold ExOS's data for the child.
+    pages: Vec<PageNumber>,
+    /// Whether the child already counts as a holder of what is open: so in a process with threads.
+    holds_open_files: bool,
 }
 
 /// The program that the child executes; its tables are empty where it is left to the child.
@@ -162,14 +166,23 @@ pub(super) fn introduce(ready: &SpareEnvironment) {
 }
 
 /// Everything that the child has from its parent, while no other thread of the parent changes any of it: the program's
-/// memory is made copy-on-write here and linked there, windows are shown there, and ExOS's own data is copied. The result is
-/// the pages of this process that hold that.
-fn copy(ready: &mut SpareEnvironment, nursery: &mut SpawnCache, inherited: ForkState) -> Result<Vec<PageNumber>> {
+/// memory is made copy-on-write here and linked there, windows are shown there, and ExOS's own data is copied.
+fn copy(ready: &mut SpareEnvironment, nursery: &mut SpawnCache, inherited: ForkState) -> Result<Copied> {
     let process = process();
     let own_mailbox = process.mailbox.lock().clone();
     nursery.inherited = Some(Box::new(inherited));
     let is_noted = is_noted();
-    process.with_all_locks(|held| copy_held(ready, nursery, held, (&own_mailbox, is_noted)))
+    let (outcome, descriptors) = process.with_all_locks(|held| {
+        copy_held(ready, nursery, held, (&own_mailbox, is_noted)).map(|pages| (pages, !held.is_alone))
+    });
+    let (pages, holds_open_files) = outcome?;
+    if holds_open_files {
+        // Another thread closes what the child has only once that counts as its holder.
+        let known = process.files.lock().adopt(ready.made.number);
+        known.inspect_err(|_| process.keep_copies_beside(nursery, &pages))?;
+        descriptors.iter().for_each(|(_, description)| description.refer_for(ready.made.number.0));
+    }
+    Ok(Copied { pages, holds_open_files })
 }
 
 /// The same while all is held: this process's mailbox, and whether another child is to be made of this one.
@@ -410,12 +423,13 @@ fn endow(made: &EnvironmentRef, is_known: bool) -> Result<()> {
 }
 
 /// From here on it is a child, with descriptors and a slice.
-fn adopt(mut ready: SpareEnvironment, nursery: &SpawnCache, copies: Vec<PageNumber>) -> Result<u64> {
+fn adopt(mut ready: SpareEnvironment, nursery: &SpawnCache, copied: Copied) -> Result<u64> {
     let process = process();
     let number = ready.made.number.0;
     ready.note();
-    for (_, description) in process.descriptors.lock().iter() {
-        description.refer_for(number);
+    let Copied { pages: copies, holds_open_files } = copied;
+    if !holds_open_files {
+        process.descriptors.lock().iter().for_each(|(_, description)| description.refer_for(number));
     }
     let mut children = process.children.lock();
     if let Err(error) = ready.made.run(process.session_key) {

@@ -27,16 +27,12 @@ use runtime::lock::{self, Guard, OwnerLock};
 
 /// What fork does not look at, but copies.
 type Running<'a> = (Guard<'a, Children>, Guard<'a, Threads>, Guard<'a, Actions>, Guard<'a, Program>);
-type Files<'a> = (
-    Guard<'a, FdTable<OpenFile>>,
-    Guard<'a, FdPins>,
-    Guard<'a, FsContext>,
-    Guard<'a, Client>,
-    Guard<'a, OpenFileTable>,
-);
+type Files<'a> =
+    (Guard<'a, Descriptors>, Guard<'a, FdPins>, Guard<'a, FsContext>, Guard<'a, Client>, Guard<'a, OpenFileTable>);
 type Pages<'a> = (Guard<'a, ExportedPages>, Guard<'a, Mailbox>, Guard<'a, Option<Mailbox>>, Guard<'a, Extensions>);
 type Own<'a> =
     (Guard<'a, Rusage>, Guard<'a, Holdings>, Guard<'a, Credentials>, Guard<'a, Rlimits>, Guard<'a, Attributes>);
+type Descriptors = FdTable<OpenFile>;
 type Threads = Vec<&'static Thread>;
 
 /// How many locks have no place in the order.
@@ -81,15 +77,19 @@ impl AllLocks<'_> {
 impl Process {
     /// Does something while every lock is held, those of open descriptions, too. Who holds one of those may wait for others: then all
     /// are let go and taken anew.
-    pub fn with_all_locks<T>(&self, action: impl FnOnce(&mut AllLocks<'_>) -> T) -> T {
+    /// The result comes with the lock of the descriptors: what the action found open is open still.
+    pub fn with_all_locks<T>(&self, action: impl FnOnce(&mut AllLocks<'_>) -> T) -> (T, Guard<'_, Descriptors>) {
+        let mut action = Some(action);
         loop {
             let (mut held, others) = self.hold_all();
-            if held.is_alone {
-                return action(&mut held);
-            }
-            let unordered = self.hold_unordered();
-            if let Some(_all) = unordered.and_then(|unordered| Some((unordered, hold_descriptions(&others.files.0)?))) {
-                return action(&mut held);
+            let outcome = {
+                let unordered = if held.is_alone { None } else { self.hold_unordered() };
+                let all = unordered.and_then(|unordered| Some((unordered, hold_descriptions(&others.files.0)?)));
+                let action = if held.is_alone || all.is_some() { action.take() } else { None };
+                action.map(|action| action(&mut held))
+            };
+            if let Some(outcome) = outcome {
+                return (outcome, others.files.0);
             }
             drop((held, others));
             crate::wait::yield_now();
