@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -24,7 +25,10 @@
 // mark, and the words that the kernel reads: seven upcall entries, then the critical-section word.
 #define PUBLIC ((volatile uint64_t *)0x7d8000000800ull)
 #define WORD ((volatile uint64_t *)0x7d8000001000ull)
-enum { ENTRIES = 7, CRITICAL = 8, MOST_MS = 100, SLACK = 1200 };
+enum { ENTRIES = 7, CRITICAL = 8, SLACK = 1200 };
+
+// Milliseconds until an end, at most; the argument.
+static int most_ms = 100;
 
 struct shared { atomic_long ready, orphan, orphans_parent, sent; };
 static struct shared *shared;
@@ -210,7 +214,7 @@ static void kill_one(const char *name, enum way way, void (*action)(void)) {
     close(ends[0]);
     CHECK(wait_until(has_lock) && wait_until(has_other_parent));
     CHECK(kill(child, 0) < 0 && errno == ESRCH);
-    if (took > MOST_MS) printf("%s: after %ld ms\n", name, took);
+    if (took > most_ms) printf("%s: after %ld ms\n", name, took);
     else printf("%s\n", name);
     fflush(stdout);
 }
@@ -224,14 +228,118 @@ static void kill_ignored(const char *name) {
     while (!shared->ready) usleep(1000);
     CHECK(kill(child, SIGKILL) == 0);
     int waited = 0;
-    while (kill(child, 0) == 0 && waited++ < MOST_MS) usleep(1000);
+    while (kill(child, 0) == 0 && waited++ < most_ms) usleep(1000);
     CHECK(kill(child, 0) < 0 && errno == ESRCH);
     CHECK(wait(0) < 0 && errno == ECHILD);
     signal(SIGCHLD, SIG_DFL);
     puts(name);
 }
 
-int main(void) {
+// Mutexes of a killed process: robust ones in shared memory, held by two of its threads.
+struct mutexes { pthread_mutex_t first, second, third; atomic_int held; };
+static struct mutexes *mutexes;
+
+static void *hold_second(void *unused) {
+    pthread_mutex_lock(&mutexes->second);
+    mutexes->held++;
+    for (;;) pause();
+    return unused;
+}
+
+static void hold(void) {
+    pthread_t thread;
+    pthread_create(&thread, 0, hold_second, 0);
+    pthread_mutex_lock(&mutexes->first);
+    pthread_mutex_lock(&mutexes->third);
+    mutexes->held++;
+    // From here on what the child shares with its own child may be written by neither at once.
+    if (fork() == 0) _exit(0);
+    while (mutexes->held < 2) usleep(1000);
+    spins();
+}
+
+static int lock_after_death(pthread_mutex_t *mutex) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 2;
+    int outcome = pthread_mutex_timedlock(mutex, &until);
+    if (outcome == EOWNERDEAD) pthread_mutex_consistent(mutex), pthread_mutex_unlock(mutex);
+    return outcome;
+}
+
+static void kill_holder(const char *name) {
+    pthread_mutexattr_t kind;
+    int status;
+    mutexes = mmap(0, sizeof *mutexes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pthread_mutexattr_init(&kind);
+    pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
+    pthread_mutexattr_setpshared(&kind, PTHREAD_PROCESS_SHARED);
+    pthread_mutex_init(&mutexes->first, &kind), pthread_mutex_init(&mutexes->second, &kind), pthread_mutex_init(&mutexes->third, &kind);
+    shared->ready = 0;
+    pid_t child = fork();
+    if (child == 0) hold();
+    while (!shared->ready) usleep(1000);
+    pid_t waiter = fork();
+    if (waiter == 0) _exit(lock_after_death(&mutexes->first) == EOWNERDEAD ? 0 : 1);
+    usleep(20000);
+    CHECK(kill(child, SIGKILL) == 0);
+    CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status));
+    CHECK(waitpid(waiter, &status, 0) == waiter && status == 0);
+    CHECK(lock_after_death(&mutexes->second) == EOWNERDEAD && lock_after_death(&mutexes->third) == EOWNERDEAD);
+    munmap(mutexes, sizeof *mutexes);
+    puts(name);
+}
+
+// Its children, one of which has ended, go to the subreaper above it: here the first process of this program.
+static void kill_under_subreaper(const char *name) {
+    int status, adopted = 0;
+    CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+    memset(shared, 0, sizeof *shared);
+    pid_t middle = fork();
+    if (middle == 0) {
+        pid_t killed = fork();
+        if (killed == 0) {
+            pid_t parent = getpid(), orphan = fork();
+            if (orphan == 0) {
+                shared->orphan = getpid();
+                while (getppid() == parent) usleep(1000);
+                shared->orphans_parent = getppid();
+                _exit(7);
+            }
+            while (!shared->orphan) usleep(1000);
+            if (fork() == 0) _exit(8);
+            usleep(5000);
+            spins();
+        }
+        while (!shared->ready) usleep(1000);
+        kill(killed, SIGKILL);
+        _exit(waitpid(killed, &status, 0) != killed);
+    }
+    CHECK(waitpid(middle, &status, 0) == middle && status == 0);
+    for (int seen = 0; seen < 2; seen++) {
+        pid_t ended = wait(&status);
+        CHECK(ended > 0 && WIFEXITED(status) && (WEXITSTATUS(status) == 7 || WEXITSTATUS(status) == 8));
+        adopted += ended == shared->orphan;
+    }
+    CHECK(adopted == 1 && shared->orphans_parent == getpid() && wait(0) < 0);
+    CHECK(prctl(PR_SET_CHILD_SUBREAPER, 0) == 0);
+    puts(name);
+}
+
+// Processes that compute on every CPU, more of them than CPUs, while one of each kind is killed.
+static void kill_under_load(void) {
+    enum { COMPUTING = 12 };
+    pid_t computing[COMPUTING];
+    for (int i = 0; i < COMPUTING; i++)
+        if ((computing[i] = fork()) == 0) for (;;) {}
+    kill_one("spins, others compute", BY_ROOT, spins);
+    kill_one("sleeps, others compute", BY_ROOT, sleeps);
+    kill_one("makes threads, others compute", BY_ROOT, makes_threads);
+    for (int i = 0; i < COMPUTING; i++) kill(computing[i], SIGKILL), waitpid(computing[i], 0, 0);
+}
+
+int main(int count, char **given) {
+    if (count > 1) most_ms = atoi(given[1]);
     shared = mmap(0, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     close(open(lock_path, O_CREAT | O_RDWR, 0666));
     chmod(lock_path, 0666);
@@ -251,6 +359,9 @@ int main(void) {
     kill_one("lies of its end", BY_ROOT, lies);
     kill_one("stopped", BY_ROOT, stopped);
     kill_ignored("ignored by its parent");
+    kill_holder("holds robust mutexes");
+    kill_under_subreaper("has children below a subreaper");
+    kill_under_load();
     long lost = before - free_when_quiet();
     printf(lost <= SLACK ? "all memory is back\n" : "%ld KiB are lost\n", lost);
     return 0;

@@ -3,13 +3,18 @@
 //! The server checks the sender and records the deadline (`server::condemned`). The session holds the key that
 //! opens every process. Nothing that the process says is needed for its end: threads are found by the root of the
 //! address space, which the kernel records. After that the end looks like any other. The status is in the public page,
-//! the parent gets SIGCHLD, and children get the signal that they asked for. The next look for orphans releases the
-//! rest.
+//! the parent gets SIGCHLD, and children get the signal that they asked for. Robust mutexes are released. The
+//! next look for orphans releases the rest.
+//!
+//! A subreaper above the process adopts its children. It checks that the process lives and gives them up, so the
+//! session asks it first, and destroys the process once they are adopted.
 
 use super::boot::Session;
+use super::robust_locks::{DeadMemory, RobustList};
 use super::status_page;
 use crate::process::children::{STATUS_WORD, public};
 use crate::process::exit_status::DESTROYED;
+use crate::process::subreaper;
 use crate::process_table::{ProcessInfo, ProcessTable};
 use crate::signal::forgets_children;
 use crate::signal::frame::Information;
@@ -25,25 +30,56 @@ use runtime::{EnvironmentId, PageNumber, exposed, syscall};
 /// Searches for threads that other threads make meanwhile.
 const SEARCHES: usize = 1000;
 
+/// Nanoseconds that a subreaper has to adopt the children of a process, and between two looks whether it has.
+const ADOPTION: u64 = 40_000_000;
+const BETWEEN_LOOKS: u64 = 2_000_000;
+
+/// A process whose children a subreaper was asked to adopt.
+#[derive(Debug)]
+struct HandingOn {
+    first: u64,
+    /// When the session looks whether they are adopted, and when it waits no longer.
+    next: u64,
+    deadline: u64,
+}
+
+impl HandingOn {
+    /// Whether the session destroys the process now. Else it looks again later.
+    fn is_over(&mut self, session: &Session, now: u64) -> bool {
+        if now < self.next {
+            return false;
+        }
+        self.next = now + BETWEEN_LOOKS;
+        let sight = session.sight();
+        let number = sight.succession.process(self.first);
+        now >= self.deadline || !sight.all_and_ended().iter().any(|other| other.parent == number)
+    }
+}
+
 /// What the session remembers of killed processes.
 #[derive(Debug, Default)]
 pub struct Enforcer {
     seen: u64,
     next: Option<u64>,
+    handing_on: Vec<HandingOn>,
 }
 
 impl Enforcer {
     /// What becomes true when another process was killed, or a deadline comes.
     pub fn terms(&self, session: &Session) -> impl Iterator<Item = Term> {
         let killed = word(&session.board.words()[status_page::KILLS], Operator::NotEqual, self.seen);
-        [killed].into_iter().chain(self.next.map(clock))
+        [killed].into_iter().chain(self.deadline().map(clock))
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        self.handing_on.iter().map(|one| one.next).chain(self.next).min()
     }
 
     /// Destroys those whose deadline has passed; whether there was one.
     pub fn poll(&mut self, session: &Session) -> bool {
         let now = runtime::clock::now();
         let kills = session.board.words()[status_page::KILLS].load(Acquire);
-        if kills == self.seen && self.next.is_none_or(|next| now < next) {
+        if kills == self.seen && self.deadline().is_none_or(|next| now < next) {
             return false;
         }
         self.seen = kills;
@@ -53,9 +89,34 @@ impl Enforcer {
             self.next = server.condemned.next();
             due
         };
-        let destroyed = due.into_iter().filter(|number| destroy(session, EnvironmentId(*number))).count();
+        let handed_on = self.handing_on.extract_if(.., |one| one.is_over(session, now)).map(|one| one.first);
+        let mut ready: Vec<u64> = handed_on.collect();
+        for number in due {
+            match hand_children_on(session, EnvironmentId(number)) {
+                true => self.handing_on.push(HandingOn {
+                    first: number,
+                    next: now + BETWEEN_LOOKS,
+                    deadline: now + ADOPTION,
+                }),
+                false => ready.push(number),
+            }
+        }
+        let destroyed = ready.into_iter().filter(|number| destroy(session, EnvironmentId(*number))).count();
         destroyed > 0
     }
+}
+
+/// Asks a subreaper to adopt the children of a process; whether there is one, and children.
+fn hand_children_on(session: &Session, first: EnvironmentId) -> bool {
+    let sight = session.sight();
+    let Some(info) = exposed::environment(first).filter(|info| info.alive()) else { return false };
+    let number = sight.succession.process(first.0);
+    let of_process = |other: &ProcessInfo| other.parent == number;
+    let children: Vec<u64> =
+        sight.all_and_ended().iter().filter(|other| of_process(other)).map(|child| child.environment).collect();
+    let public = Window::open(&[PageNumber(info.public.load(Acquire))], sight.key, Access::WRITE);
+    let ask = |reaper: &ProcessInfo, path: &str| session.state.lock().ask_for(first.0, reaper, path);
+    !children.is_empty() && public.is_ok_and(|public| subreaper::hand_on_for(sight, number, &children, &public, &ask))
 }
 
 /// Destroys a process that still lives, with its threads; whether it did.
@@ -69,13 +130,13 @@ fn destroy(session: &Session, first: EnvironmentId) -> bool {
     let user = public.as_ref().map_or(0, |public| public.words()[public::USER].load(Acquire) & 0xffff_ffff);
     let sender = number & 0xffff_ffff | user << 32;
     let children: Vec<ProcessInfo> = sight.all().into_iter().filter(|other| other.parent == number).collect();
-    for _ in 0..SEARCHES {
-        let alive = alive_with_root(root);
-        if alive.is_empty() {
-            break;
-        }
-        // One call is enough: it never runs again, and its parent takes the rest back.
-        alive.into_iter().for_each(|number| drop(syscall::environment_destroy(sight.key, number, 0)));
+    runtime::log_line!("process {number} left SIGKILL unanswered and is destroyed");
+    let mut memory = DeadMemory::open(PageNumber(root), sight.key);
+    let threads = destroy_threads(sight, root);
+    let shown = |thread: &EnvironmentId| if *thread == first { number } else { thread.0 };
+    let lists = threads.iter().filter_map(|thread| RobustList::of(*thread, shown(thread), sight.key));
+    for list in lists {
+        memory.iter_mut().for_each(|memory| list.release(session, first.0, memory));
     }
     // The program could have written any other status there.
     if let Some(public) = &public {
@@ -90,6 +151,21 @@ fn destroy(session: &Session, first: EnvironmentId) -> bool {
         let _ = sight.tell_of_child(&parent, &told);
     }
     true
+}
+
+/// Destroys all threads below a root: what they were.
+fn destroy_threads(sight: ProcessTable, root: u64) -> Vec<EnvironmentId> {
+    let mut destroyed = Vec::new();
+    for _ in 0..SEARCHES {
+        let alive = alive_with_root(root);
+        if alive.is_empty() {
+            break;
+        }
+        // One call is enough: it never runs again, and its parent takes the rest back.
+        alive.iter().for_each(|number| drop(syscall::environment_destroy(sight.key, *number, 0)));
+        destroyed.extend(alive);
+    }
+    destroyed
 }
 
 /// A process and its threads share one root, and no other process has it.

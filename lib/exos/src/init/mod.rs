@@ -24,6 +24,8 @@ pub mod pid_map;
 #[cfg(target_os = "none")]
 mod reaper;
 #[cfg(target_os = "none")]
+mod robust_locks;
+#[cfg(target_os = "none")]
 mod setuid_spawner;
 pub mod status_page;
 pub mod stored_gzip;

@@ -23,7 +23,7 @@ use runtime::predicate::{Operator, word};
 /// Who waits for everything.
 pub const ANY: u32 = u32::MAX;
 /// Entries of a robust list that are looked at.
-const ROBUST_MOST: usize = 2048;
+pub const ROBUST_MOST: usize = 2048;
 
 /// What a thread waits for. Changed by the thread itself while it does not wait, and by who holds the queue while it does.
 #[derive(Debug, Default)]
@@ -345,7 +345,7 @@ pub fn unlock_pi(address: u64, private: bool) -> Result<()> {
 
 /// What a thread leaves locked is marked as left by its owner (`set_robust_list`). Nothing of the list is trusted.
 pub fn release_robust_list(thread: &Thread) {
-    let head = thread.robust_list.swap(0, Relaxed);
+    let head = thread.take_robust_list();
     if head == 0 {
         return;
     }
@@ -364,14 +364,16 @@ pub fn release_robust_list(thread: &Thread) {
     }
 }
 
+/// The word of a robust mutex after its owner has ended; none where it has another owner.
+pub fn left_by(owner: u32, old: u32) -> Option<u32> {
+    (old & linux::FUTEX_TID_MASK == owner).then_some(old & linux::FUTEX_WAITERS | linux::FUTEX_OWNER_DIED)
+}
+
 fn mark_left(owner: u32, address: u64) {
     if aligned(address).is_err() || usercopy::prepare(address, 4, true).is_err() {
         return;
     }
-    let change = |old: u32| match old & linux::FUTEX_TID_MASK == owner {
-        true => Ok(old & linux::FUTEX_WAITERS | linux::FUTEX_OWNER_DIED),
-        false => Err(Errno::EPERM),
-    };
+    let change = |old: u32| left_by(owner, old).ok_or(Errno::EPERM);
     if usercopy::update_half(address, change).is_ok_and(|old| old & linux::FUTEX_WAITERS != 0) {
         let _ = wake(address, 1, ANY, false);
     }

@@ -13,13 +13,15 @@ use super::exit_status::Status;
 use super::remote_request;
 use crate::errno::{Errno, Result};
 use crate::hw::current::process;
-use crate::process_table::{self, ProcessInfo};
+use crate::process_table::{self, ProcessInfo, ProcessTable};
 use crate::procfs;
 use crate::signal::frame::Information;
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use linux_raw_sys::general as linux;
+use runtime::window::Window;
 use runtime::{EnvironmentId, PageNumber, exposed};
 
 /// Generations that are looked through: what says that it lies deeper lies about it, mostly.
@@ -34,16 +36,35 @@ pub fn hand_on(children: &[Child]) {
     }
     process().public_word(public::GIVES_UP).store(1, SeqCst);
     let Some(reaper) = above(process().environment()).find(|other| other.reaps) else { return };
-    for some in children.chunks(AT_ONCE) {
-        let numbers: Vec<u64> = some.iter().map(|child| child.made.number.0).collect();
-        // Those that it does not take stay the session's.
-        let _ = procfs::request(reaper.environment, &remote_request::adopt_to_path(&numbers));
-    }
+    let numbers: Vec<u64> = children.iter().map(|child| child.made.number.0).collect();
+    // Those that it does not take stay the session's.
+    requests(&numbers).for_each(|path| drop(procfs::request(reaper.environment, &path)));
+}
+
+/// The same of a process that does not do it itself, and is destroyed soon: whether an adopter was asked.
+/// `public` is the public page of the process.
+pub fn hand_on_for(sight: ProcessTable, number: u64, children: &[u64], public: &Window, ask: Ask<'_>) -> bool {
+    let Some(reaper) = above_in(sight, number).find(|other| other.reaps) else { return false };
+    public.words()[public::GIVES_UP].store(1, SeqCst);
+    requests(children).for_each(|path| drop(ask(&reaper, &path)));
+    true
+}
+
+/// How [`hand_on_for`] asks.
+pub type Ask<'a> = &'a dyn Fn(&ProcessInfo, &str) -> Result<()>;
+
+/// The requests to adopt such children.
+fn requests(children: &[u64]) -> impl Iterator<Item = String> {
+    children.chunks(AT_ONCE).map(remote_request::adopt_to_path)
 }
 
 /// Those that live above a process, the nearest first.
 fn above(number: u64) -> impl Iterator<Item = ProcessInfo> {
-    let parent = |number: u64| process_table::find(process_table::find_any(number)?.parent);
+    above_in(process_table::sight(), number)
+}
+
+fn above_in(sight: ProcessTable, number: u64) -> impl Iterator<Item = ProcessInfo> {
+    let parent = move |number: u64| sight.find(sight.find_any(number)?.parent);
     core::iter::successors(parent(number), move |other| parent(other.environment)).take(GENERATIONS)
 }
 

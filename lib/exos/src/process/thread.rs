@@ -11,7 +11,7 @@ use crate::process::nice_share::FairShare;
 use crate::signal::pending::{PENDING, PendingSignals, THREAD_WORDS};
 use crate::signal::set::UNSTOPPABLE;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use linux_raw_sys::general as linux;
 use runtime::PageNumber;
@@ -49,7 +49,7 @@ pub struct Thread {
     /// Address of the word that is cleared when it ends (`set_tid_address`); 0: none.
     pub clear_at_end: AtomicU64,
     /// Address of its list of robust futexes; 0: none.
-    pub robust_list: AtomicU64,
+    robust_list: AtomicU64,
     /// The CPUs that it may run on, as bits; those of the first thread stand in the process's attributes.
     pub cpus: AtomicU32,
     /// Address of its environment area.
@@ -198,6 +198,27 @@ impl Thread {
     #[inline]
     pub fn pending(&self) -> &AtomicU64 {
         &self.post[PENDING]
+    }
+
+    /// Address of its list of robust futexes; 0: none.
+    pub fn robust_list(&self) -> u64 {
+        self.robust_list.load(Relaxed)
+    }
+
+    /// The running thread has another list of robust futexes. The session reads its address where it destroys
+    /// the process.
+    pub fn set_robust_list(&self, head: u64) {
+        self.robust_list.store(head, Relaxed);
+        Area::current().public_library(public::ROBUST_LIST - public::BASE).store(head, Release);
+    }
+
+    /// The list of a thread that ends or executes a program: it has none from then on.
+    pub fn take_robust_list(&self) -> u64 {
+        let head = self.robust_list.load(Relaxed);
+        if head != 0 {
+            self.set_robust_list(0);
+        }
+        head
     }
 
     /// Signals that wait.

@@ -188,6 +188,12 @@ impl Server {
         Ok(())
     }
 
+    /// Asks a process something for another one, which never takes the answer: it is about to be destroyed.
+    pub fn ask_for(&mut self, caller: u64, asked: &ProcessInfo, path: &str) -> Result<()> {
+        let sight = self.sight();
+        self.server.submit(caller, asked.environment, path.into(), || sight.tell_of_question(asked)).map(drop)
+    }
+
     /// See [`super::protocol::Request::NotifyParent`]. The parent is who made the process, by the kernel's word.
     pub(super) fn tell_parent(&mut self, caller: u64, message: &Message) -> Result<()> {
         let [_, signal, code, value, ..] = *message;

@@ -87,6 +87,18 @@ impl FileServer {
         if !FOR_ALL.contains(&first) && !may_look_into(&asker.credentials, &target.credentials) {
             return Err(Errno::EACCES);
         }
+        let number = self.submit(caller, asked, path, tell)?;
+        Ok([number, 0, 0, 0, 0])
+    }
+
+    /// Queues a question that may be asked: its number.
+    pub(super) fn submit(
+        &mut self,
+        caller: u64,
+        asked: u64,
+        path: Vec<u8>,
+        tell: impl Fn() -> Result<()>,
+    ) -> Result<u64> {
         let lives = |number: u64| exposed::lives(EnvironmentId(number));
         self.requests.open.retain(|_, question| lives(question.asker));
         if self.requests.open.len() >= MOST {
@@ -101,7 +113,7 @@ impl FileServer {
         tell()?;
         let question = PendingRequest { asker: caller, asked, path, taken: false, outcome: None, bytes: Vec::new() };
         self.requests.open.insert(number, question);
-        Ok([number, 0, 0, 0, 0])
+        Ok(number)
     }
 
     /// See [`super::protocol::Request::TakeRequest`].

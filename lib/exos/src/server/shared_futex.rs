@@ -40,6 +40,12 @@ impl Server {
         Ok(())
     }
 
+    /// Wakes the first of those that wait for a word that a destroyed process has left.
+    pub fn wake_one(&mut self, process: u64, word: u64) {
+        let principal = self.server.clients.get(&process).map(|client| client.credentials.principal());
+        principal.map(|principal| self.wake(principal, word, 1, u32::MAX));
+    }
+
     /// How many were woken, as far as they were asked for, and the last of them.
     fn wake(&mut self, principal: u64, word: u64, most: u64, bits: u32) -> [u64; 2] {
         let Self { futexes, server, .. } = self;

@@ -10,7 +10,6 @@ use crate::process::futex::{self, ANY, Requeue};
 use crate::process::thread::Thread;
 use crate::process_table;
 use crate::signal;
-use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
 use runtime::clock;
 
@@ -104,7 +103,7 @@ pub(super) fn set_robust_list(call: &mut Call<'_>) -> Result<u64> {
     if bytes != HEAD_BYTES {
         return Err(Errno::EINVAL);
     }
-    thread().robust_list.store(head, Relaxed);
+    thread().set_robust_list(head);
     Ok(0)
 }
 
@@ -112,7 +111,7 @@ pub(super) fn get_robust_list(call: &mut Call<'_>) -> Result<u64> {
     let [number, head, bytes, ..] = call.arguments();
     let wanted = if number == 0 { thread().shown_number() } else { number };
     let find = |thread: &&&Thread| thread.shown_number() == wanted;
-    let found = call.process.threads.lock().iter().find(find).map(|thread| thread.robust_list.load(Relaxed));
+    let found = call.process.threads.lock().iter().find(find).map(|thread| thread.robust_list());
     let Some(list) = found else {
         // Another process's only that one knows.
         let is_there = wanted == runtime::entry::FIRST.0 || process_table::find(wanted).is_some();
