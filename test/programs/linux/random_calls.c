@@ -1,7 +1,8 @@
 // Random calls of the whole table, as user 1000, from several processes and threads: the machine and its other processes live on.
 // A caller has descriptors, addresses and sizes that are right, and odd ones. Two victims check what they compute and what
 // a pipe and a file carry. It says nothing of results: a victim that dies or finds wrong data, or a hang, fails the test.
-// A panic of the library or the server is found in the machine's log and by the status of the caller.
+// The harness finds a panic of any library in what the machine says, and a process whose library did not answer SIGKILL,
+// which is what a hang in a call looks like (`unharmed` in guests.toml).
 // Arguments: how many calls, and the seed, which is printed to the error output.
 #define _GNU_SOURCE
 #include <errno.h>
@@ -10,6 +11,8 @@
 #include <limits.h>
 #include <linux/openat2.h>
 #include <linux/sched.h>
+#include <mqueue.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -19,6 +22,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -31,7 +35,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, ROOM = 16 * PAGE, CALLERS = 3, A_CHILD = 50, CALLS = 463, LIBRARY_PANICKED = 101, SECONDS_OF_A_CHILD = 3 };
+enum { PAGE = 4096, ROOM = 16 * PAGE, CALLERS = 3, A_CHILD = 50, CALLS = 470, LIBRARY_PANICKED = 101, SECONDS_OF_A_CHILD = 3 };
 
 static _Thread_local uint64_t state;
 
@@ -44,7 +48,10 @@ static uint64_t below(uint64_t bound) { return (next() >> 16) % bound; }
 
 // Memory that may be written, and a page behind it that is not there.
 static char *room;
-static int descriptors[16], descriptor_count;
+static int descriptors[32], descriptor_count;
+
+// The port of the child's own listener, in the network's order.
+static uint16_t inet_port;
 
 static int64_t odd_number(void) {
     static const int64_t odd[] = {0, -1, 1, 2, 7, 8, 64, 4095, PAGE, PAGE + 1, 65535, 65536, INT_MAX, INT_MIN, UINT_MAX, 1L << 32,
@@ -74,7 +81,11 @@ static uint64_t any_size(void) { return below(3) ? below(300) : (uint64_t)odd_nu
 // Fills a place of the room with one of the structures that calls read.
 static uint64_t structure(void) {
     uint64_t *words = (uint64_t *)(room + below(ROOM / PAGE) * PAGE + below(PAGE - 256) / 8 * 8);
-    switch (below(10)) {
+    switch (below(11)) {
+    case 10: // sockaddr of the Internet
+        if (below(2)) *(struct sockaddr_in *)words = (struct sockaddr_in){AF_INET, below(2) ? inet_port : (uint16_t)next(), {htonl(INADDR_LOOPBACK)}, {0}};
+        else *(struct sockaddr_in6 *)words = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = inet_port, .sin6_addr = in6addr_loopback};
+        break;
     case 0: // timespec, itimerspec, timeval
         for (int word = 0; word < 4; word++) words[word] = any_time();
         break;
@@ -198,7 +209,7 @@ static int is_on_itself(long number) {
 
 static void make_call(void) {
     uint64_t given[6];
-    long number = below(CALLS);
+    long number = below(50) ? (long)below(CALLS) : odd_number();
     for (int index = 0; index < 6; index++) given[index] = argument();
     if (getenv("RANDOM_CALLS_SHOWN"))
         dprintf(2, "%d: %ld %#lx %#lx %#lx %#lx %#lx %#lx\n", (int)syscall(SYS_gettid), number, given[0], given[1], given[2], given[3], given[4], given[5]);
@@ -212,16 +223,37 @@ static void *call_beside(void *seed) {
     return NULL;
 }
 
+// A listener of the Internet at a port of the machine's choice, both ends of a connection to it, and a socket for datagrams.
+static void make_internet(int made[4]) {
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t length = sizeof name;
+    made[0] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    bind(made[0], (struct sockaddr *)&name, length), listen(made[0], 8);
+    getsockname(made[0], (struct sockaddr *)&name, &length);
+    inet_port = name.sin_port;
+    made[1] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    connect(made[1], (struct sockaddr *)&name, length);
+    made[2] = accept4(made[0], 0, 0, SOCK_NONBLOCK);
+    made[3] = socket(AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+}
+
 // What a child begins with: memory, a descriptor of each kind, and a limit of its time, by a clock that calls cannot stop.
 static void prepare(void) {
-    int ends[2], pair[2];
+    int ends[2], pair[2], internet[4];
+    sigset_t some;
+    sigemptyset(&some), sigaddset(&some, SIGUSR1);
     signal(SIGALRM, SIG_DFL);
     room = mmap(0, ROOM + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     munmap(room + ROOM, PAGE);
     if (pipe2(ends, O_NONBLOCK) || socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0, pair)) _exit(0);
+    make_internet(internet);
     int all[] = {ends[0], ends[1], pair[0], pair[1], open("/tmp/random-calls", O_RDWR | O_CREAT, 0600), open("/tmp", O_RDONLY),
         open("/dev/zero", O_RDWR), eventfd(0, EFD_NONBLOCK), epoll_create1(0), timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK),
-        socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0), open("/proc/self/status", O_RDONLY)};
+        socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0), open("/proc/self/status", O_RDONLY),
+        internet[0], internet[1], internet[2], internet[3], memfd_create("random", MFD_ALLOW_SEALING), inotify_init1(IN_NONBLOCK),
+        signalfd(-1, &some, SFD_NONBLOCK), (int)syscall(SYS_pidfd_open, getpid(), 0), open("/dev/ptmx", O_RDWR | O_NONBLOCK | O_NOCTTY),
+        socket(AF_NETLINK, SOCK_RAW | SOCK_NONBLOCK, 0), mq_open("/random-calls", O_RDWR | O_CREAT | O_NONBLOCK, 0600, 0),
+        open("/disk", O_RDONLY), open("/tmp", O_RDWR | O_TMPFILE, 0600)};
     descriptor_count = sizeof all / sizeof *all;
     memcpy(descriptors, all, sizeof all);
 }

@@ -93,8 +93,14 @@ fn boot(ground: &Ground, guest: &Guest, configuration: &Configuration, transcrip
     if !guest.dialogue.is_empty() {
         return dialogue::hold(guest, transcript);
     }
-    let mut recorder =
-        Recorder { transcript, output: Vec::new(), results: Vec::new(), log: String::new(), spoken: Arc::default() };
+    let mut recorder = Recorder {
+        transcript,
+        output: Vec::new(),
+        results: Vec::new(),
+        log: String::new(),
+        harm: Vec::new(),
+        spoken: Arc::default(),
+    };
     let (end, stop, serial) =
         listen(ground, guest, configuration, &mut recorder).map_err(|failure| failure.to_string())?;
     recorder.note("serial line", &serial);
@@ -211,6 +217,9 @@ fn judge(guest: &Guest, recorder: &Recorder, end: &SessionEnd, stop: &Stop, seri
     if let Some(missing) = guest.log.iter().find(|words| !recorder.log.contains(words.as_str())) {
         return Err(format!("the machine's log does not say {missing:?}"));
     }
+    if let Some(harm) = recorder.harm.first().filter(|_| guest.unharmed) {
+        return Err(format!("a library did not stand: {harm}"));
+    }
     if guest.output.as_ref().is_some_and(|output| output.as_bytes() != recorder.output) {
         return Err("standard output is not what was expected".into());
     }
@@ -222,6 +231,9 @@ fn judge(guest: &Guest, recorder: &Recorder, end: &SessionEnd, stop: &Stop, seri
     }
 }
 
+/// What a panic of a library says, and the session where it destroys a process that SIGKILL did not end.
+const HARM: [&str; 2] = [": panicked at ", "left SIGKILL unanswered"];
+
 /// Writes down what the machine says.
 struct Recorder {
     transcript: File,
@@ -230,6 +242,8 @@ struct Recorder {
     results: Vec<(bool, String, String)>,
     /// The machine's log, in lines.
     log: String,
+    /// Lines that say that a library panicked, or left a SIGKILL unanswered.
+    harm: Vec<String>,
     /// Whether the machine has said anything yet.
     spoken: Arc<AtomicBool>,
 }
@@ -237,6 +251,8 @@ struct Recorder {
 impl Recorder {
     fn note(&mut self, what: &str, text: &str) {
         self.spoken.store(true, Ordering::Release);
+        let is_harm = |line: &&str| HARM.iter().any(|words| line.contains(words));
+        self.harm.extend(text.lines().filter(is_harm).map(str::to_owned));
         let lines = text.lines().map(|line| format!("{what}: {line}\n"));
         // The verdict does not hang on the transcript.
         let _ = self.transcript.write_all(lines.collect::<String>().as_bytes());
@@ -280,8 +296,8 @@ mod tests {
 
     fn recorder() -> Recorder {
         let results = vec![(true, "one".to_owned(), String::new())];
-        let (log, spoken) = ("one\n".into(), Arc::default());
-        Recorder { transcript: tempfile::tempfile().unwrap(), output: b"hi".to_vec(), results, log, spoken }
+        let (log, harm, spoken) = ("one\n".into(), Vec::new(), Arc::default());
+        Recorder { transcript: tempfile::tempfile().unwrap(), output: b"hi".to_vec(), results, log, harm, spoken }
     }
 
     fn end(record: Option<FinalRecord>) -> SessionEnd {
@@ -310,6 +326,12 @@ mod tests {
             let mut spoiled = recorder();
             spoil(&mut spoiled);
             assert!(judge(&guest(), &spoiled, DONE, Stop::InOrder).is_err());
+        }
+        for said in ["environment 7: panicked at lib/exos/x.rs", "process 7 left SIGKILL unanswered"] {
+            let mut harmed = recorder();
+            harmed.note("error", said);
+            assert_eq!(judge(&guest(), &harmed, DONE, Stop::InOrder), Ok(()), "not asked for");
+            assert!(judge(&Guest { unharmed: true, ..guest() }, &harmed, DONE, Stop::InOrder).is_err(), "{said}");
         }
         let silent = Guest { serial: vec!["never said".into()], ..guest() };
         assert!(judge(&silent, &recorder(), DONE, Stop::InOrder).is_err());
