@@ -89,6 +89,11 @@ pub fn parse(packet: &Packet<'_>) -> Option<Message> {
     quoted(&payload[HEADER..], packet.protocol).map(|quote| Message::Error(Report { reason, ..quote }))
 }
 
+/// The error that a packet of ours meets where no neighbour answers for its next hop (RFC 1122, 3.3.2).
+pub fn undelivered(packet: &[u8]) -> Option<Report> {
+    quoted(packet, if packet.first()? >> 4 == 4 { ICMP } else { ICMP6 })
+}
+
 /// What an error quotes: the beginning of a packet that was sent from here.
 fn quoted(quote: &[u8], version: u8) -> Option<Report> {
     let (source, destination, protocol, transport) = match version {

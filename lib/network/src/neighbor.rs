@@ -44,6 +44,8 @@ pub enum Resolution {
 #[derive(Debug, Default)]
 pub struct Neighbors {
     entries: BTreeMap<Ipv6Addr, Entry>,
+    /// Packets for neighbours that did not answer, until [`Neighbors::take_undelivered`].
+    undelivered: Vec<Vec<u8>>,
 }
 
 impl Neighbors {
@@ -118,9 +120,14 @@ impl Neighbors {
 
     /// Neighbours that packets wait for and that have to be asked again. Those that never answer are removed.
     pub fn repeat(&mut self, now: Time) -> Vec<Ipv6Addr> {
+        let undelivered = &mut self.undelivered;
         self.entries.retain(|_, entry| {
             let is_silent = entry.questions >= QUESTIONS && now.since(entry.asked) >= QUESTION;
-            entry.hardware.is_some() || !is_silent
+            let stays = entry.hardware.is_some() || !is_silent;
+            if !stays {
+                undelivered.append(&mut entry.waiting);
+            }
+            stays
         });
         let mut again = Vec::new();
         for (address, entry) in &mut self.entries {
@@ -132,6 +139,11 @@ impl Neighbors {
             }
         }
         again
+    }
+
+    /// IP packets that waited for neighbours that did not answer.
+    pub fn take_undelivered(&mut self) -> Vec<Vec<u8>> {
+        core::mem::take(&mut self.undelivered)
     }
 
     pub fn deadline(&self) -> Time {
@@ -173,7 +185,9 @@ mod tests {
         neighbors.wait(address(1), alloc::vec![1]);
         assert_eq!((neighbors.deadline(), neighbors.repeat(at(1))), (at(1), alloc::vec![address(1)]));
         assert_eq!(neighbors.repeat(at(2)), [address(1)]);
+        assert!(neighbors.take_undelivered().is_empty());
         assert!(neighbors.repeat(at(3)).is_empty());
+        assert_eq!(neighbors.take_undelivered(), [[1]]);
         assert!(neighbors.is_empty() && neighbors.deadline().is_never());
     }
 

@@ -9,7 +9,7 @@ use network::icmp;
 use network::packet::Datagram;
 use network::slab::Handle;
 use network::stack::Stack;
-use network::tcp::block::{Error, Options};
+use network::tcp::block::{Block, Error, Options};
 use network::tcp::listen::Listener;
 use network::time::{MILLISECOND, SECOND, Time};
 use network::{dhcp, ip4, ip6, udp};
@@ -57,6 +57,22 @@ fn a_neighbour_that_does_not_answer_is_asked_three_times() {
         questions += take(&mut first).len();
     }
     assert_eq!((questions, first.deadline()), (3, Time::NEVER));
+}
+
+#[test]
+fn a_connection_to_a_neighbour_that_does_not_answer_ends_after_three_seconds() {
+    for silent in [IpAddr::from([10, 0, 0, 77]), Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 77).into()] {
+        let [mut first, _] = both(1500);
+        let handle = first.connect(Endpoint::new(silent, 80), Options::default(), START).expect("a free port");
+        let mut now = START;
+        while first.tcp.block(handle).is_some_and(|block| block.error().is_none()) {
+            now = first.deadline();
+            assert!(now <= START.after(4 * SECOND), "nothing ends the connection until {now:?}");
+            first.poll(now);
+        }
+        let error = first.tcp.block(handle).and_then(Block::error);
+        assert_eq!((error, now), (Some(Error::Unreachable), START.after(3 * SECOND)));
+    }
 }
 
 #[test]

@@ -140,7 +140,7 @@ impl<L: Link> Stack<L> {
     }
 
     /// An error about a packet of ours. It counts only if it quotes what is on its way (RFC 5927).
-    fn receive_report(&mut self, report: &Report, now: Time) {
+    pub(super) fn receive_report(&mut self, report: &Report, now: Time) {
         if !self.departure.is_local(report.pair.local.address) {
             return;
         }

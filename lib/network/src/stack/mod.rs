@@ -14,7 +14,7 @@ use core::net::Ipv6Addr;
 
 use crate::address::{Endpoint, Pair};
 use crate::dhcp;
-use crate::icmp::ErrorLimit;
+use crate::icmp::{self, ErrorLimit};
 use crate::link::{EthernetAddress, Link};
 use crate::packet::{Datagram, HOP_LIMIT, UDP};
 use crate::reassembly::Reassembly;
@@ -131,6 +131,11 @@ impl<L: Link> Stack<L> {
         self.configure(now);
         self.reassembly.expire(now);
         self.departure.ask_again();
+        for packet in self.departure.neighbors.take_undelivered() {
+            if let Some(report) = icmp::undelivered(&packet) {
+                self.receive_report(&report, now);
+            }
+        }
         self.tcp.advance(now, &mut self.departure);
     }
 
@@ -191,7 +196,7 @@ impl<L: Link> Stack<L> {
         let Some(source) = self.departure.source_for(destination) else { return false };
         let (protocol, kind) = if source.to_ipv4_mapped().is_some() { (1, 8) } else { (58, 128) };
         let rest = [identifier.to_be_bytes(), number.to_be_bytes()].concat();
-        let bytes = crate::icmp::emit(source, destination, protocol, kind, 0, &rest);
+        let bytes = icmp::emit(source, destination, protocol, kind, 0, &rest);
         self.send(source, destination, protocol, &bytes);
         true
     }
