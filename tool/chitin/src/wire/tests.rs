@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use super::faults::{Faults, chance, span};
 use super::peer::jack::Jack;
 use super::peer::service::hexadecimal;
-use super::peer::{IP, Peer};
+use super::peer::{IP, IP6, Peer};
 use super::switch::Switch;
 
 const PEER: u64 = 0;
@@ -137,6 +137,21 @@ fn talk_to_all(faults: Faults, seed: u64) {
     assert_eq!((came.len(), &came[70_000..]), (70_065, (sum(&came[..70_000]) + "\n").as_bytes()));
     assert!(world.talk(7, &bytes) == bytes);
     assert!(world.talk(19, b"many\n").is_empty());
+}
+
+#[test]
+fn a_machine_makes_an_address_of_the_router_s_prefix() {
+    let mut world = World::new(Faults::default(), 5);
+    world.machine.start_slaac(world.now);
+    let own = |machine: &Stack<Jack>| {
+        machine.addresses().iter().map(|own| own.address.segments()).find(|own| own[0] == 0xfd00)
+    };
+    let address = world.until(|machine, _| own(machine));
+    assert_eq!(address[..4], [0xfd00, 2, 0, 0]);
+    let now = world.now;
+    assert!(world.machine.ping(IP6.into(), 1, 1, now));
+    let (.., source) = world.until(|machine, _| machine.take_echo());
+    assert_eq!(source.segments(), IP6);
 }
 
 #[test]

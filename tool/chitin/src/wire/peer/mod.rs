@@ -1,11 +1,13 @@
-//! The peer on a wire: a machine of its own, on the stack of `lib/network`. It leases addresses (DHCP), answers names
-//! below `test` (DNS), pings, and serves `echo`, `sink` and `source` over TCP.
+//! The peer on a wire: a machine of its own, on the stack of `lib/network`. It leases addresses (DHCP), advertises
+//! itself as router of IPv6, answers names below `test` (DNS) and pings. It serves `echo`, `sink` and `source` over
+//! TCP.
 //!
 //! It has no clock and no sockets: the caller hands in frames with the time, and takes those that go out.
 
 mod dhcp;
 mod dns;
 pub mod jack;
+mod router;
 pub mod service;
 
 use std::net::Ipv4Addr;
@@ -24,7 +26,8 @@ use service::{Kind, Service};
 /// Its address on the link, and on the network 10.0.2.0/24, as QEMU's own network has it.
 const ADDRESS: [u8; 6] = [2, 0, 0, 0, 2, 2];
 pub const IP: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 2);
-const IP6: [u16; 8] = [0xfd00, 2, 0, 0, 0, 0, 0, 2];
+pub const IP6: [u16; 8] = [0xfd00, 2, 0, 0, 0, 0, 0, 2];
+const LINK_LOCAL: [u16; 8] = [0xfe80, 0, 0, 0, 0, 0, 0, 2];
 const NAMES: u16 = 53;
 /// Ports as RFC 862, 863 and 864 number services of this kind.
 const SERVICES: [(u16, Kind); 3] = [(7, Kind::Echo), (9, Kind::Sink), (19, Kind::Source)];
@@ -46,6 +49,7 @@ impl Peer {
         let mut stack = Stack::new(Jack::new(ADDRESS), key, now);
         stack.add_address(Prefix::new(IP, 24));
         stack.add_address(Prefix::new(IP6, 64));
+        stack.add_address(Prefix::new(LINK_LOCAL, 64));
         let names = stack.open_udp(Endpoint { address: mapped(IP.into()), port: NAMES });
         let listen = |(port, kind): (u16, Kind)| Some((stack.tcp.listen(listener(port)).ok()?, kind));
         let listeners = SERVICES.into_iter().filter_map(listen).collect();
@@ -54,7 +58,7 @@ impl Peer {
 
     /// A frame came.
     pub fn receive(&mut self, frame: Vec<u8>) {
-        match self.dhcp.answer(&frame) {
+        match self.dhcp.answer(&frame).or_else(|| router::answer(&frame)) {
             Some(answer) => self.stack.link_mut().sent.push_back(answer),
             None => self.stack.link_mut().received.push_back(frame),
         }
