@@ -14,6 +14,7 @@
 //! | [`page`], [`address_space`], [`window`], [`vm`], [`heap`], [`region`] | memory |
 //! | [`key`], [`environment`], [`image`], [`archive`] | making other environments |
 //! | [`transfer`] | calling them |
+//! | [`packet`] | frames of network cards |
 //! | [`channel`] | talking to the host |
 
 #![cfg_attr(not(test), no_std)]
@@ -35,6 +36,7 @@ pub mod key;
 pub mod layout;
 pub mod lock;
 pub mod memory;
+pub mod packet;
 pub mod page;
 pub mod predicate;
 pub mod region;

@@ -17,6 +17,8 @@ const KERNEL_FLAGS: &str = "-Crelocation-model=static -Ccode-model=kernel -Cforc
 const GUEST_FLAGS: &str = "-Crelocation-model=pic -Ccode-model=small";
 /// Folders of the crates whose programs make up ExOS.
 pub const EXOS: &[&str] = &["lib"];
+/// Folders of the crates whose programs run without ExOS.
+pub const NATIVE: &[&str] = &["lib", "app"];
 /// Folders of the crates whose programs are measured.
 pub const MEASURED: &[&str] = &["lib", "bench"];
 /// Folders of the crates whose programs tests boot.

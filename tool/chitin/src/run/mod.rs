@@ -35,7 +35,7 @@ use crate::channel::session::Session;
 use crate::command_record::ProgramCommand;
 use crate::failure::{Context, Failure, Result};
 use crate::qemu::{AcceleratorChoice, Files, Machine, Running, Stop};
-use crate::root::{self, Root};
+use crate::root::{self, Root, Tree};
 use crate::terminal::{self, RawMode};
 use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
@@ -56,6 +56,9 @@ pub const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbi
 /// # Errors
 /// When it could not be started or the machine failed.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
+    if let Some(program) = &options.native {
+        return run_native(workspace, options, program);
+    }
     let mut root = load(workspace, options)?;
     let mut command = command::prepare(options, &mut root)?;
     let program = command.arguments[0].clone();
@@ -71,10 +74,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     if !disks.is_empty() {
         command.options.push(disk::option(&disks));
     }
-    // Runs that count instructions repeat exactly: their cards have the same addresses in each.
-    let seed = if options.icount { 0 } else { std::process::id() };
     let machine = Machine {
-        networks: network::cards(&options.network, &options.publish, options.packets.as_deref(), seed)?,
         disks: disks.iter().map(|(locked, _)| locked.disk.clone()).collect(),
         ..machine(workspace, options, memory, &images)?
     };
@@ -82,12 +82,27 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let archive = place.path().join("archive");
     let file = File::create(&archive).context("cannot write the boot archive")?;
     boot_archive::with_exos(file, &images, &root.tree, &command)?;
+    hold(options, &machine, &Files { kernel: images.kernel, archive }, command.terminal, shares)
+}
 
+/// Runs a program of `app/` as the first environment of the machine.
+fn run_native(workspace: &Workspace, options: &Options, program: &str) -> Result<ExitCode> {
+    let images = Images::build(Toolchain::detect(), workspace, build::NATIVE)?;
+    let machine = machine(workspace, options, memory::choose(options.memory, &Tree::new())?, &images)?;
+    let place = scratch::folder()?;
+    let archive = place.path().join("archive");
+    let file = File::create(&archive).context("cannot write the boot archive")?;
+    boot_archive::with_program(file, &images, program)?;
+    hold(options, &machine, &Files { kernel: images.kernel, archive }, false, Shares::default())
+}
+
+/// Runs the machine until its program ends; the answer is the program's status.
+fn hold(options: &Options, machine: &Machine, files: &Files, terminal: bool, shares: Shares) -> Result<ExitCode> {
     let started = Instant::now();
-    let (mut running, stream) = Running::start(&machine, &Files { kernel: images.kernel, archive })?;
+    let (mut running, stream) = Running::start(machine, files)?;
     let session = Session::new(stream).context("host channel")?;
-    let raw = command.terminal.then(RawMode::enter).transpose()?;
-    let input = connect(&session, command.terminal)?;
+    let raw = terminal.then(RawMode::enter).transpose()?;
+    let input = connect(&session, terminal)?;
     let mut console = Console::new(options.shows_log(), Arc::clone(&session.writer), shares);
     let end = session.serve(&mut console, None);
     console.finish();
@@ -145,7 +160,10 @@ fn machine(workspace: &Workspace, options: &Options, memory: u64, images: &Image
     // Only the emulator counts instructions.
     let choice = if options.icount { AcceleratorChoice::Tcg } else { options.accel };
     let accelerator = kvm::choose(choice, &workspace.cache(), images)?;
+    // Runs that count instructions repeat exactly: their cards have the same addresses in each.
+    let seed = if options.icount { 0 } else { std::process::id() };
     Ok(Machine {
+        networks: network::cards(&options.network, &options.publish, options.packets.as_deref(), seed)?,
         cpus: options.cpus,
         memory,
         accelerator,

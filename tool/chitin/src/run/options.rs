@@ -24,6 +24,9 @@ pub struct Options {
     /// Root file system of these Debian packages and what they depend on, made once
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["root", "image"])]
     pub packages: Vec<String>,
+    /// Run a program of app/ in place of ExOS, such as http
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["root", "image", "packages", "program", "volume", "disk", "user", "env", "workdir"])]
+    pub native: Option<String>,
     /// Run this program instead of the image's entry point
     #[arg(long, value_name = "PROGRAM", requires = "image")]
     pub entrypoint: Option<String>,

@@ -56,6 +56,7 @@ pub fn parse(text: &str) -> std::result::Result<Share, String> {
 }
 
 /// Everything that is copied back after a run.
+#[derive(Default)]
 pub struct Shares {
     writable: Vec<(Share, Tree)>,
     mark: String,

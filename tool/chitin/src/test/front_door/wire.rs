@@ -5,10 +5,20 @@
 use super::Visit;
 
 /// Those of every run.
-pub(super) const WIRE: [Visit; 2] = [visit("clients_on_the_wire", CLIENTS), visit("servers_on_the_wire", SERVERS)];
+pub(super) const WIRE: [Visit; 5] = [
+    visit("clients_on_the_wire", CLIENTS, &["python3"]),
+    visit("servers_on_the_wire", SERVERS, &["python3"]),
+    visit("a_native_server_answers_curl", NATIVE, &["python3", "curl"]),
+    visit("a_native_server_on_a_wire", NATIVE_ON_A_WIRE, &[]),
+    visit("transfers_with_losses", LOSSES, &[]),
+];
 
-const fn visit(name: &'static str, (lines, output): (&'static str, &'static str)) -> Visit {
-    Visit { name, lines, status: 0, output, told: "", needs: &["python3"] }
+const fn visit(
+    name: &'static str,
+    (lines, output): (&'static str, &'static str),
+    needs: &'static [&'static str],
+) -> Visit {
+    Visit { name, lines, status: 0, output, told: "", needs }
 }
 
 /// A file of 4 MB and its sum, a refused connection, and names by a server of the test's own. A killed program leaves a
@@ -61,4 +71,46 @@ seq 200000 > big; get big | cmp - big && echo same
 for turn in 1 2 3 4 5 6 7 8; do get index.html > got$turn & all="$all $!"; done; wait $all; cat got? | sort | uniq -c | tr -s " "
 echo enough | $busybox nc 127.0.0.1 $stop; wait $machine; cat said; cat told >&2"#,
     "hello\nsame\n 8 hello\nhello\nhello\nenough\nover\n",
+);
+
+/// The server of `app/http`, with a TCP of its own: connections that stay, pages that are not there, other methods.
+const NATIVE: (&str, &str) = (
+    r#"web=$(python3 -c 'import socket; one = socket.socket(); one.bind(("127.0.0.1", 0)); print(one.getsockname()[1])')
+$chitin run --native http -p $web:80 > said 2> told & machine=$!
+until grep -qs http: said; do kill -0 $machine || exit 1; sleep 0.2; done
+page() { curl -s -m 20 -w '%{http_code} %{size_download} %{num_connects}\n' "$@"; }; at=http://127.0.0.1:$web
+page -o a -o b -o c $at/ $at/none $at/; cmp a c && head -n 1 a | grep -c Chitin; page -o d --http1.0 $at/; page -I -o d $at/; page -d x -o d $at/
+for turn in 1 2 3 4 5 6 7 8; do page -o g$turn $at/ & all="$all $!"; done > many; wait $all; sort many | uniq -c | tr -s " "
+kill $machine; wait $machine; cat said; cat told >&2"#,
+    "200 1024 1\n404 13 0\n200 1024 0\n1\n200 1024 1\n200 0 1\n400 0 1\n 8 200 1024 1\nhttp: http://10.0.2.15/\n",
+);
+
+/// The same over a wire with a peer and with a Linux program as client, which no other port answers. A router's prefix
+/// makes an address, and a neighbour that is not there ends a connection.
+const NATIVE_ON_A_WIRE: (&str, &str) = (
+    r#"$chitin wire w --peer --once 2> log & until test -S w; do sleep 0.1; done
+$chitin run --native http --network wire:w > said 2> told & machine=$!
+until grep -qs http: said; do kill -0 $machine || exit 1; sleep 0.2; done
+$chitin run --network wire:w -- sh -c 'cd /tmp; wget -qO - http://10.0.2.15/ | wc -c; wget -qO - http://10.0.2.15/none 2>&1 | tail -n 1
+    for turn in 1 2 3 4 5 6 7 8 9; do printf "GET / HTTP/1.1\r\nHost: a\r\n\r\n"; done > many
+    printf "GET /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" >> many; nc 10.0.2.15 80 < many | grep -o "HTTP/1.1 [24]*" | sort | uniq -c | tr -s " "
+    printf "GET / HTTP/1.1\r\n\r\n" | nc 10.0.2.15 80 | head -n 1; nc -w 1 10.0.2.15 81 < /dev/null 2> /dev/null; echo $?
+    wget -qO - http://10.0.2.15/ | grep -c Chitin; for turn in 1 2 3 4 5 6 7 8 9; do ip -6 addr show eth0 | grep -o "inet6 fd00:2" && break; sleep 1; done
+    ping -c 1 -W 5 fd00:2::2 | grep -c "1 packets received"; begun=$(date +%s); wget -qO - http://10.0.2.77/ 2>&1 | tail -n 1
+    test $(($(date +%s) - begun)) -lt 30 && echo soon; nc 10.0.2.2 22 < /dev/null 2>&1'
+kill $machine; wait $machine; cat said; cat told >&2"#,
+    "1024\nwget: server returned error: HTTP/1.1 404 Not Found\n 9 HTTP/1.1 2\n 1 HTTP/1.1 4\nHTTP/1.1 400 Bad Request\n1\n1\ninet6 fd00:2\n1
+wget: can't connect to remote host (10.0.2.77): No route to host\nsoon\nnc: can't connect to remote host (10.0.2.2): Connection refused\nhttp: http://10.0.2.15/\n",
+);
+
+/// Both directions, with sums of the bytes, over wires that lose frames.
+const LOSSES: (&str, &str) = (
+    r#"transfer() {
+    $chitin wire w --peer --once --loss $1 --seed 7 2> log & until test -S w; do sleep 0.1; done
+    $chitin run --network wire:w -- sh -c "cd /tmp; head -c $2 /dev/urandom > a; sum=\$(sha256sum < a | cut -c 1-64)
+        nc 10.0.2.2 9 < a | grep -c \$sum; echo $2 | nc 10.0.2.2 19 > b; head -c $2 b | sha256sum | cut -c 1-64 > c; tail -c 65 b | cmp - c && echo $1"
+    wait
+}
+transfer 0% 16777216; transfer 0.1% 16777216; transfer 1% 1048576; transfer 5% 262144; transfer 20% 65536"#,
+    "1\n0%\n1\n0.1%\n1\n1%\n1\n5%\n1\n20%\n",
 );

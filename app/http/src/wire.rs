@@ -1,0 +1,60 @@
+//! The ring of an environment as the device of its stack. What is sent lies in answers that are made once.
+
+use alloc::vec::Vec;
+use network::link::{EthernetAddress, Extent, Full, Link, Pages, Part};
+use runtime::packet::Ring;
+
+const ARP: [u8; 2] = [8, 6];
+const MTU: usize = 1_500;
+
+pub(crate) struct Wire {
+    pub(crate) ring: Ring,
+    /// What questions for addresses are sent by, and what everything else is.
+    pub(crate) filters: [u64; 2],
+    pub(crate) hardware: [u8; 6],
+    pub(crate) answers: Vec<Vec<u8>>,
+    frame: Vec<u8>,
+}
+
+impl Wire {
+    pub(crate) const fn new(ring: Ring, filters: [u64; 2], hardware: [u8; 6], answers: Vec<Vec<u8>>) -> Self {
+        Self { ring, filters, hardware, answers, frame: Vec::new() }
+    }
+}
+
+impl Pages for Wire {
+    fn bytes(&self, part: Part) -> &[u8] {
+        &self.answers[part.page as usize][part.offset as usize..][..part.length as usize]
+    }
+
+    fn release(&mut self, _: Extent) {}
+}
+
+impl Link for Wire {
+    fn hardware_address(&self) -> EthernetAddress {
+        EthernetAddress(self.hardware)
+    }
+
+    fn mtu(&self) -> usize {
+        MTU
+    }
+
+    fn receive(&mut self, frame: &mut Vec<u8>) -> bool {
+        self.ring.receive(frame)
+    }
+
+    fn has_room(&self) -> bool {
+        self.ring.has_room()
+    }
+
+    fn send(&mut self, head: &[u8], parts: &[Part]) -> Result<(), Full> {
+        let mut frame = core::mem::take(&mut self.frame);
+        frame.clear();
+        frame.extend_from_slice(head);
+        parts.iter().for_each(|part| frame.extend_from_slice(self.bytes(*part)));
+        let filter = self.filters[usize::from(head.get(12..14) != Some(&ARP))];
+        let sent = self.ring.send(filter, &frame);
+        self.frame = frame;
+        sent.map_err(|_| Full)
+    }
+}

@@ -1,0 +1,209 @@
+//! Packet rings and filters of a program: frames in, frames out, under the filters that it may use.
+//!
+//! A [`Ring`] owns its pages: the control page, receive slots, send slots, and half a page for each send slot, which
+//! holds the bytes of a frame behind its header.
+//!
+//! Invariant: a send slot and its half page are written only while the kernel has none of them.
+
+extern crate alloc;
+
+use crate::address_space::Access;
+use crate::page::Allocator;
+use crate::syscall;
+use crate::window::{WINDOW_PAGES, Window};
+use abi::limits::{PAGE_SIZE, SEND_HEADER};
+use abi::packet_filter::{Atom, FilterSpecification};
+use abi::packet_ring::{FRAME_OFFSET, RECEIVE_SLOT, RECEIVED, RingSpecification, SEND_SLOT, SLOTS, SendSlot, owner};
+use abi::page::PageKind;
+use abi::{Error, Failure, KeyIndex, PageNumber, UserAddress};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+
+/// Bytes of a frame behind its header that a send slot has room for.
+const BODY: usize = PAGE_SIZE as usize / 2;
+
+/// Calls until there is another answer than `Again`.
+fn again<T>(mut call: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
+    loop {
+        match call() {
+            Err(Failure { error: Error::Again, .. }) => {}
+            answer => return answer,
+        }
+    }
+}
+
+/// The address on the link of an interface, where the machine has it.
+pub fn hardware_address(interface: u64) -> Option<[u8; 6]> {
+    let info = crate::exposed::interfaces().get(interface as usize)?;
+    let bytes = info.address.load(Acquire).to_le_bytes();
+    (info.frame_bytes.load(Acquire) != 0).then(|| core::array::from_fn(|at| bytes[at]))
+}
+
+/// Random words for the secret key of a stack.
+///
+/// # Errors
+/// The kernel's refusals of `entropy_read`: `Absent` where the machine has no random numbers.
+pub fn secret() -> Result<[u64; 2], Failure> {
+    let mut key = [0_u64; 2];
+    // SAFETY: the kernel writes the 16 bytes of `key`, which is borrowed for the call.
+    unsafe { syscall::entropy_read(UserAddress((&raw mut key) as u64), 16) }?;
+    Ok(key)
+}
+
+/// The load of `size` bytes at a byte of the frame equals a value.
+pub fn equal(size: u8, byte: u32, value: u32) -> Atom {
+    let mask = u32::MAX >> (32 - 8 * u32::from(size));
+    Atom { size, offset: 8 + byte, mask, low: value, ..Atom::default() }
+}
+
+/// The frame came by this interface.
+pub fn came_by(interface: u64) -> Atom {
+    Atom { size: 2, mask: 0xffff, low: interface as u32, ..Atom::default() }
+}
+
+/// Fixes bytes of what is sent by a filter: from which byte of the frame on, and their values.
+pub fn fix(filter: &mut FilterSpecification, fields: &[(usize, &[u8])]) {
+    for (at, byte) in fields.iter().flat_map(|(from, bytes)| (*from..).zip(*bytes)) {
+        filter.send_mask[at / 8] |= 0xff << (8 * (at % 8));
+        filter.send_value[at / 8] |= u64::from(*byte) << (8 * (at % 8));
+    }
+}
+
+/// Inserts a filter of these atoms. All else is as `wanted` has it.
+///
+/// # Errors
+/// The kernel's refusals of `filter_insert`.
+pub fn insert(key: KeyIndex, wanted: &FilterSpecification, atoms: &[Atom]) -> Result<u64, Failure> {
+    let whole = FilterSpecification { atoms: atoms.as_ptr() as u64, atom_count: atoms.len() as u64, ..*wanted };
+    let at = UserAddress((&raw const whole) as u64);
+    // SAFETY: the kernel reads the specification, and the atoms that it names.
+    again(|| unsafe { syscall::filter_insert(key, at) })
+}
+
+/// A ring that the running environment made.
+#[derive(Debug)]
+pub struct Ring {
+    /// The page that is the kernel's record of it.
+    pub page: PageNumber,
+    pages: Vec<PageNumber>,
+    window: Window,
+    receive_slots: usize,
+    send_slots: usize,
+    next: usize,
+    next_send: usize,
+}
+
+impl Ring {
+    /// Makes one. `receive_slots` are a multiple of 2 from 8 on, `send_slots` a multiple of 8.
+    ///
+    /// # Errors
+    /// The kernel's refusals of `page_become`; `TooMany` where one window cannot hold all pages.
+    pub fn new(receive_slots: usize, send_slots: usize) -> Result<Self, Failure> {
+        let of_ring = 1 + receive_slots / 2 + send_slots / 8;
+        let mut pages = vec![PageNumber::NONE; of_ring + send_slots / 2];
+        if pages.len() > WINDOW_PAGES {
+            return Err(Error::TooMany.about(WINDOW_PAGES as u64));
+        }
+        let page = Allocator::own().allocate()?;
+        Allocator::own().allocate_many(&mut pages)?;
+        let window = Window::open(&pages, KeyIndex::FIRST, Access::WRITE)?;
+        let numbers: Vec<u64> = pages.iter().take(of_ring).map(|page| page.0).collect();
+        let wanted = RingSpecification {
+            receive_slots: receive_slots as u64,
+            send_slots: send_slots as u64,
+            pages: numbers.as_ptr() as u64,
+        };
+        let at = (&raw const wanted) as u64;
+        // SAFETY: the kernel reads the specification and the numbers; what it writes are pages of a window, of atomics.
+        unsafe { syscall::page_become(KeyIndex::FIRST, page, PageKind::PacketRing as u64, at) }?;
+        Ok(Self { page, pages, window, receive_slots, send_slots, next: 0, next_send: 0 })
+    }
+
+    /// Directs the frames of a filter here, on which the own first key has *own*.
+    ///
+    /// # Errors
+    /// The kernel's refusals of `filter_direct`.
+    pub fn take_frames_of(&self, filter: u64) -> Result<(), Failure> {
+        syscall::filter_direct(KeyIndex::FIRST, filter, KeyIndex::FIRST, self.page)
+    }
+
+    /// The word that changes when a frame has come.
+    pub fn received(&self) -> &AtomicU64 {
+        &self.window.words()[RECEIVED as usize / 8]
+    }
+
+    fn owner(&self, slot: usize) -> &AtomicU64 {
+        &self.window.words()[SLOTS as usize / 8 + 2 * slot]
+    }
+
+    /// Whether a frame waits.
+    pub fn has_frame(&self) -> bool {
+        self.owner(self.next).load(Acquire) != 0
+    }
+
+    /// Moves the next frame into `frame`; false when none waits.
+    pub fn receive(&mut self, frame: &mut Vec<u8>) -> bool {
+        frame.clear();
+        let word = self.owner(self.next).load(Acquire);
+        let (mut left, mut at) = ((word & owner::LENGTH) as usize, FRAME_OFFSET as usize);
+        for _ in 0..=word >> owner::FURTHER_SHIFT & 63 {
+            if word == 0 {
+                return false;
+            }
+            let (some, begin) = (left.min(RECEIVE_SLOT as usize - at), frame.len());
+            frame.resize(begin + some, 0);
+            let slot = PAGE_SIZE as usize + self.next * RECEIVE_SLOT as usize;
+            self.window.read(slot + at, &mut frame[begin..]);
+            self.owner(self.next).store(0, Release);
+            self.next = (self.next + 1) % self.receive_slots;
+            (left, at) = (left - some, 0);
+        }
+        true
+    }
+
+    fn send_words(&self, slot: usize) -> &[AtomicU64] {
+        let first = (PAGE_SIZE as usize * (1 + self.receive_slots / 2) + slot * SEND_SLOT as usize) / 8;
+        &self.window.words()[first..first + SEND_SLOT as usize / 8]
+    }
+
+    /// Whether a frame would be taken now.
+    pub fn has_room(&self) -> bool {
+        self.send_words(self.next_send)[0].load(Acquire) == 0
+    }
+
+    /// Sends a frame by a filter.
+    ///
+    /// # Errors
+    /// `Exhausted` without room, `TooMany` where it is too long; the kernel's refusals of `packet_send`.
+    pub fn send(&mut self, filter: u64, frame: &[u8]) -> Result<(), Failure> {
+        let (slot, (header, body)) = (self.next_send, frame.split_at(frame.len().min(SEND_HEADER)));
+        if !self.has_room() {
+            return Err(Error::Exhausted.about(self.page.0));
+        }
+        if body.len() > BODY {
+            return Err(Error::TooMany.about(BODY as u64));
+        }
+        let (place, within) = (1 + self.receive_slots / 2 + self.send_slots / 8 + slot / 2, slot % 2 * BODY);
+        self.window.write(place * PAGE_SIZE as usize + within, body);
+        let words = self.send_words(slot);
+        for (word, bytes) in words[4..20].iter().zip(header.chunks(8)) {
+            let mut all = [0; 8];
+            all[..bytes.len()].copy_from_slice(bytes);
+            word.store(u64::from_le_bytes(all), SeqCst);
+        }
+        words[20].store(SendSlot::segment(self.pages[place], within as u64, body.len() as u64), SeqCst);
+        words[3].store(header.len() as u64 | u64::from(!body.is_empty()) << 8, SeqCst);
+        words[2].store(0, SeqCst);
+        words[1].store(filter, SeqCst);
+        words[0].store(1, SeqCst);
+        let taken = again(|| syscall::packet_send(KeyIndex::FIRST, self.page, slot as u64, 1));
+        if !matches!(taken, Ok(1)) {
+            words[0].store(0, SeqCst);
+            return taken.and(Err(Error::Exhausted.about(self.page.0)));
+        }
+        self.next_send = (slot + 1) % self.send_slots;
+        Ok(())
+    }
+}
