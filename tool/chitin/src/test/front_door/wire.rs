@@ -94,7 +94,7 @@ until grep -qs http: said; do kill -0 $machine || exit 1; sleep 0.2; done
 $chitin run --network wire:w -- sh -c 'cd /tmp; wget -qO - http://10.0.2.15/ | wc -c; wget -qO - http://10.0.2.15/none 2>&1 | tail -n 1
     for turn in 1 2 3 4 5 6 7 8 9; do printf "GET / HTTP/1.1\r\nHost: a\r\n\r\n"; done > many
     printf "GET /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" >> many; nc 10.0.2.15 80 < many | grep -o "HTTP/1.1 [24]*" | sort | uniq -c | tr -s " "
-    printf "GET / HTTP/1.1\r\n\r\n" | nc 10.0.2.15 80 | head -n 1; nc -w 1 10.0.2.15 81 < /dev/null 2> /dev/null; echo $?
+    printf "GET / HTTP/1.1\r\n\r\n" | nc 10.0.2.15 80 | head -n 1 | tr -d "\r"; nc -w 1 10.0.2.15 81 < /dev/null 2> /dev/null; echo $?
     wget -qO - http://10.0.2.15/ | grep -c Chitin; for turn in 1 2 3 4 5 6 7 8 9; do ip -6 addr show eth0 | grep -o "inet6 fd00:2" && break; sleep 1; done
     ping -c 1 -W 5 fd00:2::2 | grep -c "1 packets received"; begun=$(date +%s); wget -qO - http://10.0.2.77/ 2>&1 | tail -n 1
     test $(($(date +%s) - begun)) -lt 30 && echo soon; nc 10.0.2.2 22 < /dev/null 2>&1'
