@@ -3,6 +3,7 @@
 //! By the gate: the kernel reflects a `syscall` that comes from outside ExOS's image. By a stub: a rewritten site jumps
 //! here with the way back in rcx. Both build the same [`Context`] on ExOS's stack. `getpid` is answered at the door.
 
+use super::crash;
 use super::legacy_calls;
 use super::patch_site::{MOVE_BYTES, MOVE_TO_EAX, SYSCALL_BYTES};
 use crate::hw::current::{process, thread, word};
@@ -11,13 +12,10 @@ use crate::hw::signal_frame;
 use crate::hw::usercopy;
 use crate::process::{Process, cpu_placement, priority};
 use crate::signal;
-use crate::syscalls::{self, trace_format};
+use crate::syscalls;
 use crate::vm::address_space::{Access, FaultError};
-use crate::vm::vma::{Backing, Vma};
 use abi::area::PrivateWords;
 use abi::upcall::{USER_CODE, USER_DATA, UpcallFrame, kind};
-use alloc::format;
-use alloc::string::String;
 use core::arch::naked_asm;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
@@ -359,46 +357,10 @@ extern "C" fn exception(context: &mut Context) {
         return signal::deliver_pending(context);
     }
     if signal::ends_by_fault(signal) {
-        report_end(&frame, signal);
+        crash::report(context, signal);
     }
     signal::raise_fault(signal, code, address, [frame.error, frame.kind, frame.detail]);
     signal::deliver_pending(context);
-}
-
-/// A line for who asks why a program has ended.
-#[cold]
-fn report_end(frame: &UpcallFrame, signal: u32) {
-    let process = process();
-    let name = process.program.lock().name.clone();
-    runtime::log_line!(
-        "process {} ({}) is ended by {}: {} at {:#x}{}, error {:#x}, address {:#x}{}",
-        process.number(),
-        String::from_utf8_lossy(&name),
-        trace_format::signal(signal),
-        upcall::name(frame.kind),
-        frame.rip,
-        mapping_of(frame.rip),
-        frame.error,
-        frame.detail,
-        if frame.kind == kind::PAGE_FAULT { mapping_of(frame.detail) } else { String::new() }
-    );
-}
-
-/// Which mapping an address lies in, and how far behind the beginning of its file.
-fn mapping_of(address: u64) -> String {
-    let process = process();
-    if process.memory_is_mine() {
-        return String::new();
-    }
-    let area = process.with_memory(|space, _| space.areas.find(address).copied());
-    match area {
-        None => String::from(" (not mapped)"),
-        Some(Vma { start, backing: Backing::File { node, offset, .. }, .. }) => {
-            let path = process.files.lock().shown_path_of(node).unwrap_or_default();
-            format!(" ({} + {:#x})", String::from_utf8_lossy(&path), address - start + offset)
-        }
-        Some(Vma { start, end, .. }) => format!(" (memory {start:#x}-{end:#x})"),
-    }
 }
 
 /// Mends a page fault; for everything that cannot be mended the signal, its code and its address.

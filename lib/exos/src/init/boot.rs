@@ -191,6 +191,7 @@ fn options(command: &command::Command<'_>) -> u64 {
         b"missing-files" => option::MISSING_FILES,
         b"trace=syscalls" => option::TRACE_CALLS,
         b"stats" => option::STATS,
+        b"crash" => option::CRASH,
         _ => 0,
     };
     let terminal = if command.terminal { option::TERMINAL } else { 0 };

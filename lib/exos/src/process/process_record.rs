@@ -388,4 +388,6 @@ pub mod option {
     pub const TRACE_CALLS: u32 = 8;
     /// Send what the process cost to the host at its end.
     pub const STATS: u32 = 16;
+    /// Log registers, mappings and the stack of a process that a fault ends.
+    pub const CRASH: u32 = 32;
 }

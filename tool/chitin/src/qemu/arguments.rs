@@ -41,9 +41,6 @@ pub fn flags(machine: &Machine) -> Vec<String> {
         // out.
         add(&["-icount", if is_alone { "shift=0,sleep=off" } else { "shift=0,sleep=on" }]);
     }
-    if machine.debugger {
-        add(&["-S", "-gdb", "tcp:127.0.0.1:1234"]);
-    }
     add(console_bus(machine.board));
     all
 }
@@ -81,12 +78,20 @@ pub fn arguments(machine: &Machine, places: &Places) -> Vec<OsString> {
         all.extend(["-plugin".into(), value]);
     }
     if let Some(monitor) = &machine.monitor {
-        let mut value = OsString::from("unix:");
-        value.push(in_list(monitor.as_os_str()));
-        value.push(",server=on,wait=off");
-        all.extend(["-qmp".into(), value]);
+        all.extend(["-qmp".into(), listening(monitor)]);
+    }
+    if let Some(debugger) = &machine.debugger {
+        all.extend(["-S".into(), "-gdb".into(), listening(debugger)]);
     }
     all
+}
+
+/// A socket where QEMU listens.
+fn listening(socket: &Path) -> OsString {
+    let mut value = OsString::from("unix:");
+    value.push(in_list(socket.as_os_str()));
+    value.push(",server=on,wait=off");
+    value
 }
 
 /// The host's side of a disk.

@@ -100,8 +100,8 @@ pub struct Machine {
     pub accelerator: Accelerator,
     /// The virtual clock counts instructions.
     pub instruction_count: bool,
-    /// The machine waits for a debugger before its first instruction.
-    pub debugger: bool,
+    /// The machine waits before its first instruction for a debugger, which connects to this socket.
+    pub debugger: Option<PathBuf>,
     /// The kernel's command line; Chitin has none.
     pub command_line: String,
     pub plugin: Option<Plugin>,
@@ -121,7 +121,7 @@ impl Default for Machine {
             memory: 256,
             accelerator: Accelerator::Tcg,
             instruction_count: false,
-            debugger: false,
+            debugger: None,
             command_line: String::new(),
             plugin: None,
             disks: Vec::new(),

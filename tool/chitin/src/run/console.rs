@@ -11,6 +11,7 @@ use crate::channel::FrameWriter;
 use crate::channel::session::Listener;
 use crate::failure::{Failure, Result};
 
+use super::back_trace::Crashes;
 use super::share::Shares;
 use super::stats::Stats;
 
@@ -37,16 +38,17 @@ pub struct Console {
     pub shares: Shares,
     /// What the run cost, as far as the machine has told.
     pub stats: Stats,
+    crashes: Crashes,
 }
 
 impl Console {
-    pub fn new(trace: bool, writer: Arc<FrameWriter>, shares: Shares) -> Self {
+    pub fn new(trace: bool, writer: Arc<FrameWriter>, shares: Shares, crashes: Crashes) -> Self {
         let closed = std::env::var(CLOSED).unwrap_or_default();
         let streams = ["1", "2"].map(|stream| {
             let is_closed = closed.split(' ').any(|number| number == stream);
             if is_closed { Stream::Closed(Instant::now()) } else { Stream::Open }
         });
-        Self { trace, writer, streams, shares, stats: Stats::default() }
+        Self { trace, writer, streams, shares, stats: Stats::default(), crashes }
     }
 
     fn write(&mut self, which: usize, mut stream: impl Write, bytes: &[u8]) {
@@ -103,7 +105,9 @@ impl Listener for Console {
 
     fn log(&mut self, line: &str) {
         if self.trace {
-            answer::remark(format_args!("[log] {}\r\n", line.trim_end()));
+            for line in self.crashes.shown(line.trim_end()) {
+                answer::remark(format_args!("[log] {line}\r\n"));
+            }
         }
     }
 

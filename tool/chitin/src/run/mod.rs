@@ -1,6 +1,7 @@
 //! `./chitin run`: boots a machine, runs one program in it with this terminal
 //! or these pipes, and ends as the program ended.
 
+mod back_trace;
 mod command;
 mod console;
 mod debugger;
@@ -14,6 +15,7 @@ mod share;
 mod share_back;
 mod start_program;
 mod stats;
+mod unwind;
 mod verdict;
 
 use std::fs::File;
@@ -22,7 +24,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use signal_hook::consts::SIGWINCH;
@@ -41,12 +43,17 @@ use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
 use crate::{answer, boot_archive, interrupt, kernel_trace, kvm, package, scratch};
 
+use back_trace::Crashes;
 use console::Console;
+use debugger::Debugger;
 use options::Trace;
 use share::Shares;
 
 pub use options::Options;
 pub use verdict::what_failed;
+
+/// After so long the user of a program that a signal did not end learns how to stop the machine.
+const PATIENCE: Duration = Duration::from_secs(8);
 
 /// Where programs are looked for, inside the machine.
 pub const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -67,22 +74,21 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let traces = options.trace.contains(&Trace::Kernel);
     let build = if traces { Images::build_tracing } else { Images::build };
     let images = build(Toolchain::detect(), workspace, build::EXOS)?;
-    if options.gdb {
-        debugger::prepare(workspace, &images, &root, &program)?;
-    }
+    let debugger = options.gdb.then(|| Debugger::prepare(&images, &root, &program)).transpose()?;
     let disks = disk::open_all(&options.disk)?;
     if !disks.is_empty() {
         command.options.push(disk::option(&disks));
     }
     let machine = Machine {
         disks: disks.iter().map(|(locked, _)| locked.disk.clone()).collect(),
+        debugger: debugger.as_ref().map(Debugger::socket),
         ..machine(workspace, options, memory, &images)?
     };
     let place = scratch::folder()?;
     let archive = place.path().join("archive");
     let file = File::create(&archive).context("cannot write the boot archive")?;
     boot_archive::with_exos(file, &images, &root.tree, &command)?;
-    hold(options, &machine, &Files { kernel: images.kernel, archive }, command.terminal, shares)
+    hold(options, &machine, &Files { kernel: images.kernel, archive }, command.terminal, shares, root.tree)
 }
 
 /// Runs a program of `app/` as the first environment of the machine.
@@ -93,17 +99,24 @@ fn run_native(workspace: &Workspace, options: &Options, program: &str) -> Result
     let archive = place.path().join("archive");
     let file = File::create(&archive).context("cannot write the boot archive")?;
     boot_archive::with_program(file, &images, program)?;
-    hold(options, &machine, &Files { kernel: images.kernel, archive }, false, Shares::default())
+    hold(options, &machine, &Files { kernel: images.kernel, archive }, false, Shares::default(), Tree::new())
 }
 
-/// Runs the machine until its program ends; the answer is the program's status.
-fn hold(options: &Options, machine: &Machine, files: &Files, terminal: bool, shares: Shares) -> Result<ExitCode> {
+/// Runs the machine with this root until its program ends; the answer is the program's status.
+fn hold(
+    options: &Options,
+    machine: &Machine,
+    files: &Files,
+    terminal: bool,
+    shares: Shares,
+    root: Tree,
+) -> Result<ExitCode> {
     let started = Instant::now();
     let (mut running, stream) = Running::start(machine, files)?;
     let session = Session::new(stream).context("host channel")?;
     let raw = terminal.then(RawMode::enter).transpose()?;
     let input = connect(&session, terminal)?;
-    let mut console = Console::new(options.shows_log(), Arc::clone(&session.writer), shares);
+    let mut console = Console::new(options.shows_log(), Arc::clone(&session.writer), shares, Crashes::of(root));
     let end = session.serve(&mut console, None);
     console.finish();
     drop(raw);
@@ -168,7 +181,6 @@ fn machine(workspace: &Workspace, options: &Options, memory: u64, images: &Image
         memory,
         accelerator,
         instruction_count: options.icount,
-        debugger: options.gdb,
         ..Machine::default()
     })
 }
@@ -178,7 +190,13 @@ fn connect(session: &Session, terminal: bool) -> Result<input::Failed> {
     let writer = Arc::clone(&session.writer);
     let signals = Arc::clone(&writer);
     // A machine that is gone has ended its program anyway.
-    interrupt::redirect(Arc::new(move |signal| drop(signals.send_signal(signal.unsigned_abs()))));
+    interrupt::redirect(Arc::new(move |signal| {
+        drop(signals.send_signal(signal.unsigned_abs()));
+        thread::sleep(PATIENCE);
+        answer::remark(
+            "chitin: the signal was passed on and the program still runs: the same again stops the machine\n",
+        );
+    }));
     if terminal {
         follow_window(Arc::clone(&writer))?;
     }

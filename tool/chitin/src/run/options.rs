@@ -25,7 +25,7 @@ pub struct Options {
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["root", "image"])]
     pub packages: Vec<String>,
     /// Run a program of app/ in place of ExOS, such as http
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["root", "image", "packages", "program", "volume", "disk", "user", "env", "workdir"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["root", "image", "packages", "program", "volume", "disk", "user", "env", "workdir", "gdb"])]
     pub native: Option<String>,
     /// Run this program instead of the image's entry point
     #[arg(long, value_name = "PROGRAM", requires = "image")]
@@ -93,7 +93,7 @@ pub struct Options {
 /// What `--trace` can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Trace {
-    /// The machine's log, with a line for each program that a fault has ended
+    /// The machine's log, with a back trace of each program that a fault has ended
     Log,
     /// Each call of each program, with its result
     Syscalls,
@@ -105,7 +105,8 @@ impl Options {
     /// Options for ExOS, by their names in the boot archive.
     pub fn of_exos(&self) -> Vec<String> {
         let stats = self.stats.is_some().then(|| "stats".to_owned());
-        self.told_by_exos().into_iter().chain(stats).collect()
+        let crash = self.trace.iter().any(|trace| *trace != Trace::Kernel).then(|| "crash".to_owned());
+        self.told_by_exos().into_iter().chain(stats).chain(crash).collect()
     }
 
     /// Those that make ExOS write to the log.
@@ -147,9 +148,9 @@ mod tests {
         let quiet = parse("run -- /bin/sh").unwrap();
         assert!(quiet.of_exos().is_empty() && !quiet.shows_log());
         let log = parse("run --trace -- /bin/sh").unwrap();
-        assert!(log.of_exos().is_empty() && log.shows_log());
+        assert!(log.of_exos() == ["crash"] && log.shows_log());
         let all = parse("run --trace log,syscalls --syscall-summary --missing-files -- a").unwrap();
-        assert_eq!(all.of_exos(), ["syscall-summary", "missing-files", "trace=syscalls"]);
+        assert_eq!(all.of_exos(), ["syscall-summary", "missing-files", "trace=syscalls", "crash"]);
         assert!(parse("run --missing-files -- a").unwrap().shows_log());
         assert!(parse("run --trace weather -- a").is_err());
         let stats = parse("run --stats -- a").unwrap();

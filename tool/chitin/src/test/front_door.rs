@@ -3,6 +3,7 @@
 //! standard output, and what is told on standard error are compared, in one clear line where something is wrong. Nothing
 //! may be left: no temporary file, no process.
 
+mod debugging;
 mod network;
 mod servers;
 mod wire;
@@ -23,6 +24,7 @@ use crate::workspace::Workspace;
 
 use super::Depth;
 use super::case::{Case, Verdict};
+use debugging::DEBUGGING;
 use network::NETWORK;
 use servers::{LARGE_SERVERS, SERVERS};
 use wire::WIRE;
@@ -311,7 +313,7 @@ const TRIAL: &str = "front-door::emulation_is_found_to_run_chitin";
 /// The tests whose names contain `filter`.
 pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, filter: &str) -> Vec<Case> {
     let large = if depth == Depth::Full { &LARGE_SERVERS[..] } else { &[] };
-    let visits = VISITS.iter().chain(&NETWORK).chain(&SERVERS).chain(&WIRE).chain(large);
+    let visits = VISITS.iter().chain(&NETWORK).chain(&SERVERS).chain(&WIRE).chain(&DEBUGGING).chain(large);
     let named = |visit: &'static Visit| (format!("front-door::{}", visit.name), visit);
     let chosen: Vec<_> = visits.map(named).filter(|(name, _)| name.contains(filter)).collect();
     let is_trial_chosen = TRIAL.contains(filter);
@@ -329,7 +331,7 @@ pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, filter: 
     };
     let case = |(name, visit): (String, &'static Visit)| {
         if let Some(missing) = visit.needs.iter().find(|tool| find_program(tool).is_none()) {
-            return Case::skipped(name, format!("{missing} is not installed, whose images are tried"));
+            return Case::skipped(name, format!("{missing} is not installed"));
         }
         let root = workspace.root().to_owned();
         Case::new(name, visit.limits().0, move |transcript| judge(visit, &root, transcript))
