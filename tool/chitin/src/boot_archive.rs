@@ -15,7 +15,8 @@ use crate::root::Tree;
 const EXOS_INIT: &str = "init";
 /// The guest program that is ExOS's shared image.
 const EXOS_IMAGE: &str = "exos";
-const WRITING: &str = "cannot write the boot archive (TMPDIR names another folder for it)";
+/// What failed where the archive has no room.
+pub const WRITING: &str = "cannot write the boot archive (TMPDIR names another folder for it)";
 
 /// An archive that brings up ExOS on `root` to run `command`.
 ///

@@ -7,7 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::failure::{Failure, Result};
-use crate::{answer, bench, code, fs, package, run, test, tidy, version, wire};
+use crate::{answer, bench, clean, code, fs, package, run, test, tidy, version, wire};
 
 /// An exokernel operating system: build it, run programs on it, test it.
 #[derive(Debug, Parser)]
@@ -37,6 +37,8 @@ pub enum Command {
     Fs(fs::Command),
     /// Join the network cards of machines, with faults and with a peer that serves them
     Wire(wire::Options),
+    /// Remove cached packages, roots and layers, and say what that freed
+    Clean(clean::Options),
     /// Say what is wrong with this machine, and what to install for what
     Doctor,
     /// Print what completes these commands in a shell: eval "$(./chitin completions bash)"

@@ -13,6 +13,7 @@ mod build;
 mod cargo;
 mod channel;
 mod children;
+mod clean;
 mod code;
 mod command_line;
 mod command_record;
@@ -64,6 +65,7 @@ fn execute(command: &Command) -> Result<ExitCode> {
     let workspace = Workspace::find()?;
     match command {
         Command::Completions { shell } => command_line::print_completions(*shell),
+        Command::Clean(options) => clean::run(&workspace, options),
         Command::Doctor => doctor::run(&workspace),
         Command::Run(options) => run::run(&workspace, options),
         Command::Root(options) => package::run(&workspace, options),

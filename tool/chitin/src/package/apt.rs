@@ -69,7 +69,9 @@ pub fn fetch(packages: &[Package], folder: &Path) -> Result<Vec<PathBuf>> {
         progress.busy_with(&format!("({} of {})", missing.len(), packages.len()));
         let work = crate::scratch::folder_in(folder)?;
         let mut command = Command::new("apt-get");
-        command.args(["--quiet", "download"]).args(missing.iter().map(|package| package.request()));
+        command
+            .args(["--quiet", "-o", debian::RETRIES, "download"])
+            .args(missing.iter().map(|package| package.request()));
         debian::said(command.current_dir(work.path()), "is the network up? (apt-get update renews old lists)")?;
         for entry in fs::read_dir(work.path()).context(work.path().display())?.flatten() {
             fs::rename(entry.path(), folder.join(entry.file_name())).context(folder.display())?;
@@ -105,6 +107,9 @@ fn parse(said: &str) -> Vec<Package> {
 
 /// A name goes into a command line: it is one, perhaps with a version.
 fn check_name(name: &str) -> Result<()> {
+    if let Some((_, other)) = name.split_once(':').filter(|(_, other)| !["amd64", "all", "any"].contains(other)) {
+        return Err(Failure::new(format!("{name}: packages for {other} do not run here, the machine is amd64")));
+    }
     let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.:=~%".contains(&byte);
     match name.bytes().next() {
         Some(first) if first.is_ascii_alphanumeric() && name.bytes().all(is_fit) => Ok(()),
@@ -179,6 +184,12 @@ mod tests {
         assert_eq!(near("pyton3", names.into_iter()), ["python3", "python2"]);
         assert!(near("xyzzy", names.into_iter()).is_empty());
         assert_eq!(distance("kitten", "sitting"), 3);
+    }
+
+    #[test]
+    fn other_architectures_are_refused() {
+        assert!(check_name("hello:arm64").unwrap_err().to_string().contains("for arm64"));
+        assert!(check_name("hello:amd64").is_ok());
     }
 
     #[test]

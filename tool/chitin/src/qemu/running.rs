@@ -66,7 +66,8 @@ impl Running {
             serial: &place.path().join("serial"),
             channel: &channel,
         };
-        let complaints = File::create(place.path().join("complaints")).context("cannot write")?;
+        let complaints = place.path().join("complaints");
+        let complaints = File::create(&complaints).context(complaints.display())?;
         let mut command = emulator()?;
         command.args(arguments::arguments(machine, &places));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(complaints);
@@ -91,7 +92,10 @@ impl Running {
                 return Err(Failure::new(format!("QEMU did not start: {}", self.complaint())));
             }
             if Instant::now() > deadline {
-                return Err(Failure::new("QEMU did not connect to its socket"));
+                return Err(Failure::new(format!(
+                    "QEMU did not connect to its socket within {} s: is this host too busy?",
+                    CONNECT_LIMIT.as_secs()
+                )));
             }
             thread::sleep(Duration::from_millis(2));
         }

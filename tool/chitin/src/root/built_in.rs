@@ -10,6 +10,7 @@ use crate::failure::{Context, Failure, Result};
 use crate::progress::Progress;
 use crate::scratch;
 
+use super::debian::RETRIES;
 use super::tree::{Contents, Kind, Node, Tree};
 
 const PACKAGE: &str = "busybox-static";
@@ -109,14 +110,16 @@ pub fn fetched(cache: &Path) -> Result<PathBuf> {
 
 fn download(folder: &Path) -> Result<()> {
     let mut apt = Command::new("apt-get");
-    apt.args(["--quiet", "download", PACKAGE]).current_dir(folder);
+    apt.args(["--quiet", "-o", RETRIES, "download", PACKAGE]).current_dir(folder);
     let output = apt.output().context("cannot start apt-get, which fetches busybox for the built-in root")?;
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let reason = said.lines().find(|line| line.starts_with("E:")).unwrap_or("apt-get download failed");
-    Err(Failure::new(format!("cannot fetch {PACKAGE} ({reason}): run apt-get update, or give --root")))
+    Err(Failure::new(format!(
+        "cannot fetch {PACKAGE} ({reason}): is the network up? (apt-get update renews old lists, --root names another root)"
+    )))
 }
 
 fn unpack(folder: &Path, into: &Path) -> Result<()> {

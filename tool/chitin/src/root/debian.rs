@@ -100,7 +100,13 @@ pub fn folder(cache: &Path, packages: &Packages) -> Result<PathBuf> {
     fs::create_dir_all(cache).context(cache.display())?;
     let _progress = Progress::step("fetching Debian's packages");
     let work = scratch::folder_in(cache)?;
-    said(Command::new("apt-get").args(["--quiet", "download"]).args(list.split(' ')).current_dir(work.path()), ADVICE)?;
+    said(
+        Command::new("apt-get")
+            .args(["--quiet", "-o", RETRIES, "download"])
+            .args(list.split(' '))
+            .current_dir(work.path()),
+        ADVICE,
+    )?;
     let unpacked = work.path().join("root");
     for entry in fs::read_dir(work.path()).context(work.path().display())?.flatten() {
         if entry.path().extension().is_some_and(|ending| ending == "deb") {
@@ -173,8 +179,10 @@ fn tidy(root: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Option of apt-get: where the network is away, its usual three retries take a minute for the packages of a root.
+pub const RETRIES: &str = "Acquire::Retries=1";
 /// What to do when a package cannot be had.
-const ADVICE: &str = "run apt-get update, and try again";
+const ADVICE: &str = "is the network up? (apt-get update renews old lists)";
 
 /// Runs a command; its error is the first line that says what is wrong, and what to do then.
 ///

@@ -72,7 +72,7 @@ impl LayerCache {
             // An image that was damaged since is still told of.
             return verify(blob, expected).map(|()| place);
         }
-        fs::create_dir_all(&self.folder).context(format!("cannot write the cache {}", self.folder.display()))?;
+        fs::create_dir_all(&self.folder).context(cannot_write(&self.folder))?;
         progress.busy_with(&name[..name.len().min(16)]);
         let work = scratch::folder_in(&self.folder)?;
         let partial = work.path().join("partial");
@@ -86,8 +86,8 @@ impl LayerCache {
         let compression = Compression::peek(&mut stored).context("cannot be read")?;
         let mut file = File::create(into).context(into.display())?;
         let mut unpacked = Hashing::new(compression.decode(&mut stored)?);
-        let copied = copy(&mut unpacked, &mut file, TarWatch::new(self.limit))?;
-        file.set_len(copied).context(into.display())?;
+        let copied = copy(&mut unpacked, &mut file, TarWatch::new(self.limit), &self.folder)?;
+        file.set_len(copied).context(cannot_write(&self.folder))?;
         let unpacked = unpacked.finish().context("damaged")?;
         let stored = stored.into_inner().finish().context("cannot be read")?;
         check("", &stored, expected.stored.as_ref())?;
@@ -117,8 +117,12 @@ fn check(of: &str, found: &Digest, expected: Option<&Digest>) -> Result<()> {
     }
 }
 
-/// Copies a tar; pieces of zeros become holes. The answer is its length.
-fn copy(from: &mut impl Read, into: &mut File, mut watch: TarWatch) -> Result<u64> {
+fn cannot_write(cache: &Path) -> String {
+    format!("cannot write {} (./chitin clean frees room, CHITIN_CACHE names another folder)", cache.display())
+}
+
+/// Copies a tar into a file of `cache`; pieces of zeros become holes. The answer is its length.
+fn copy(from: &mut impl Read, into: &mut File, mut watch: TarWatch, cache: &Path) -> Result<u64> {
     let mut piece = vec![0; PIECE];
     let mut length = 0;
     loop {
@@ -131,7 +135,7 @@ fn copy(from: &mut impl Read, into: &mut File, mut watch: TarWatch) -> Result<u6
             true => into.seek(SeekFrom::Current(i64::try_from(count).unwrap_or(0))).map(drop),
             false => into.write_all(&piece[..count]),
         };
-        result.context("cannot write the cache")?;
+        result.context(cannot_write(cache))?;
         length += count as u64;
     }
 }

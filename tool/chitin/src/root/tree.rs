@@ -7,6 +7,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 
 use crate::archive::{self, Header, Writer};
+use crate::boot_archive::WRITING;
 use crate::failure::{Context, Failure, Result};
 
 /// Where the bytes of a file are.
@@ -146,8 +147,8 @@ impl Tree {
     /// When the host's file cannot be read.
     pub fn read(&self, file: usize, limit: u64) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        let mut reader = self.files[file].open().context("cannot read the root file system")?;
-        reader.as_mut().take(limit).read_to_end(&mut bytes).context("cannot read the root file system")?;
+        let contents = &self.files[file];
+        contents.open()?.take(limit).read_to_end(&mut bytes).context(contents.name())?;
         Ok(bytes)
     }
 
@@ -172,7 +173,7 @@ impl Tree {
     /// # Errors
     /// When the host's file cannot be opened.
     pub fn open(&self, file: usize) -> Result<Box<dyn Read + '_>> {
-        self.files[file].open().context("cannot read the root file system")
+        self.files[file].open()
     }
 
     /// How many names there are.
@@ -220,12 +221,15 @@ impl Tree {
         archive: &mut Writer<impl Write>,
     ) -> Result<()> {
         if !with_contents {
-            return archive.add(&header, io::empty()).context("archive");
+            return archive.add(&header, io::empty()).context(WRITING);
         }
         let contents = &self.files[file];
-        header.size = u32::try_from(contents.size())
-            .map_err(|_| Failure::new("is 4 GiB or larger, too large for the root file system"))?;
-        archive.add(&header, contents.open().context("cannot open")?).context("archive")
+        header.size = u32::try_from(contents.size()).map_err(|_| {
+            Failure::new(
+                "4 GiB or larger, too large for a root file system in memory: leave it out, or give it by --disk",
+            )
+        })?;
+        archive.add(&header, contents.open()?).context(WRITING)
     }
 }
 
@@ -262,14 +266,24 @@ impl Contents {
         }
     }
 
-    fn open(&self) -> io::Result<Box<dyn Read + '_>> {
+    fn open(&self) -> Result<Box<dyn Read + '_>> {
         match self {
             Self::Bytes(bytes) => Ok(Box::new(bytes.as_slice())),
             Self::Part { file, offset, size } => {
-                let mut file = File::open(file)?;
-                file.seek(SeekFrom::Start(*offset))?;
-                Ok(Box::new(file.take(*size)))
+                let opened = File::open(file).and_then(|mut opened| {
+                    opened.seek(SeekFrom::Start(*offset))?;
+                    Ok(opened)
+                });
+                Ok(Box::new(opened.context(file.display())?.take(*size)))
             }
+        }
+    }
+
+    /// How error lines name it.
+    fn name(&self) -> String {
+        match self {
+            Self::Bytes(_) => "a file of the root".into(),
+            Self::Part { file, .. } => file.display().to_string(),
         }
     }
 }

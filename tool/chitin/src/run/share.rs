@@ -147,7 +147,8 @@ impl Shares {
                 "the program ended before its shared folders could be copied back: they are as before",
             ));
         };
-        let tar = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
+        let tar = tempfile::NamedTempFile::new()
+            .context(format!("cannot make a temporary file in {}", std::env::temp_dir().display()))?;
         std::fs::write(tar.path(), share_back::from_base64(&text)?).context(tar.path().display())?;
         let mut after = Tree::new();
         crate::root::add_tar(&mut after, tar.path(), "the shared folders")?;

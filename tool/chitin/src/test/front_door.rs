@@ -4,6 +4,7 @@
 //! may be left: no temporary file, no process.
 
 mod debugging;
+mod little_room;
 mod network;
 mod servers;
 mod wire;
@@ -25,6 +26,7 @@ use crate::workspace::Workspace;
 use super::Depth;
 use super::case::{Case, Verdict};
 use debugging::DEBUGGING;
+use little_room::{LITTLE_ROOM, MOUNTS};
 use network::NETWORK;
 use servers::{LARGE_SERVERS, SERVERS};
 use wire::WIRE;
@@ -313,7 +315,8 @@ const TRIAL: &str = "front-door::emulation_is_found_to_run_chitin";
 /// The tests whose names contain `filter`.
 pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, filter: &str) -> Vec<Case> {
     let large = if depth == Depth::Full { &LARGE_SERVERS[..] } else { &[] };
-    let visits = VISITS.iter().chain(&NETWORK).chain(&SERVERS).chain(&WIRE).chain(&DEBUGGING).chain(large);
+    let visits =
+        VISITS.iter().chain(&NETWORK).chain(&SERVERS).chain(&WIRE).chain(&DEBUGGING).chain(&LITTLE_ROOM).chain(large);
     let named = |visit: &'static Visit| (format!("front-door::{}", visit.name), visit);
     let chosen: Vec<_> = visits.map(named).filter(|(name, _)| name.contains(filter)).collect();
     let is_trial_chosen = TRIAL.contains(filter);
@@ -333,11 +336,19 @@ pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, filter: 
         if let Some(missing) = visit.needs.iter().find(|tool| find_program(tool).is_none()) {
             return Case::skipped(name, format!("{missing} is not installed"));
         }
+        if visit.needs.contains(&MOUNTS) && !may_mount() {
+            return Case::skipped(name, "this host allows no mount name space".into());
+        }
         let root = workspace.root().to_owned();
         Case::new(name, visit.limits().0, move |transcript| judge(visit, &root, transcript))
     };
     let trial = is_trial_chosen.then(|| Case::new(TRIAL.to_owned(), LIMITS.0, move |_| try_emulation(&images)));
     chosen.into_iter().map(case).chain(trial).collect()
+}
+
+/// Whether this user may mount file systems in a name space of its own.
+fn may_mount() -> bool {
+    Command::new(MOUNTS).args(["-rm", "true"]).output().is_ok_and(|output| output.status.success())
 }
 
 fn try_emulation(images: &Images) -> Verdict {

@@ -25,10 +25,26 @@ pub(super) const SERVERS: [Visit; 4] = [
 ];
 
 /// Those of full runs.
-pub(super) const LARGE_SERVERS: [Visit; 3] = [
+pub(super) const LARGE_SERVERS: [Visit; 7] = [
     packages("postgresql_with_pgbench", POSTGRESQL, "42\n::1\n1\nnumber of failed transactions: 0 (0.000%)\ndone\n"),
     packages("node_with_two_workers", NODE, "2 workers, lo\n"),
     packages("go_server_and_client", GO, "127.0.0.1 served\n::1 served\nlo\n"),
+    packages(
+        "debian_s_nodejs",
+        "$chitin run --packages nodejs -- node -p 'JSON.stringify([6 * 7])' 2> said || cat said >&2",
+        "[42]\n",
+    ),
+    packages(
+        "debian_s_ruby",
+        "$chitin run --packages ruby -- ruby -rjson -e 'puts [6 * 7].to_json' 2> said || cat said >&2",
+        "[42]\n",
+    ),
+    packages(
+        "debian_s_php",
+        "$chitin run --packages php-cli -- php -r 'echo json_encode([6 * 7]), \"\\n\";' 2> said || cat said >&2",
+        "[42]\n",
+    ),
+    packages("debian_s_java", JAVA, "java.specification.version = 17\n"),
 ];
 
 const PYTHON: &str = r#"$chitin run --packages python3 -- python3 -c '
@@ -78,7 +94,10 @@ curl -sS -r 100-199 http://127.0.0.1:8080/big | wc -c; ab -q -n 200 -c 8 http://
 echo $(($(grep -lx nginx /proc/[0-9]*/comm | wc -l) - 1)) workers
 nginx -c /tmp/w/conf -s reload; sleep 1; curl -sS http://127.0.0.1:8080/; nginx -c /tmp/w/conf -s quit; wait $server; echo $?' 2> said || cat said >&2"#;
 
-const POSTGRESQL: &str = r#"$chitin run -m 2G --packages postgresql -- sh -c '
+const JAVA: &str = r#"$chitin run --packages openjdk-17-jre-headless -- sh -c '
+java -XshowSettings:properties -version 2>&1 | grep -o "java.specification.version = 17"' 2> said || cat said >&2"#;
+
+const POSTGRESQL: &str = r#"$chitin run --packages postgresql -- sh -c '
 mkdir -p /run/postgresql /tmp/pg; chown postgres /run/postgresql /tmp/pg; cat > /tmp/run <<END
 cd /tmp/pg; PATH=$(ls -d /usr/lib/postgresql/*/bin):$PATH
 initdb -D data -A trust --no-sync > init.log; pg_ctl -D data -o "-c fsync=off -c shared_buffers=16MB -c max_connections=20" -w -t 200 -l log start > /dev/null
