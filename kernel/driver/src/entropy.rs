@@ -3,7 +3,8 @@
 //! fast-key-erasure). What is left of a block serves small requests; it is erased as it is given out.
 //!
 //! Sources: the CPU (RDRAND, mixed in again with each new key), a virtio entropy device (virtio 1.2, section 5.4), and
-//! `entropy_seed=` with 64 hexadecimal digits on the command line. Without any of them nothing is given, ever.
+//! `entropy_seed=` with 64 hexadecimal digits on the command line. Without any of them the key is made of the jitter of
+//! the clock, as Linux does; where the clock has none, as one that counts instructions, nothing is given, ever.
 
 use crate::byte_stream::RECORDS;
 use crate::chacha20;
@@ -39,7 +40,7 @@ static GENERATOR: TurnLock<Option<Generator>> = TurnLock::new(None);
 pub fn start(boot: &mut Boot) -> bool {
     let device = from_device(boot);
     let sources = [from_cpu(), device, from_command_line(boot)];
-    let key = sources.into_iter().flatten().reduce(mix);
+    let key = sources.into_iter().flatten().reduce(mix).or_else(|| from_jitter(clock::now));
     *GENERATOR.lock() = key.map(Generator::of);
     key.is_some()
 }
@@ -109,6 +110,27 @@ fn from_cpu() -> Option<Key> {
         (pair[0], pair[1]) = (bits as u32, (bits >> 32) as u32);
     }
     Some(key)
+}
+
+/// A key from the time that pieces of work take; none where too few of them differ. Takes some milliseconds.
+///
+/// Each of the samples counts for an eighth of a bit, so that they are more than the key has bits four times over.
+fn from_jitter(now: impl Fn() -> u64) -> Option<Key> {
+    const SAMPLES: usize = 8192;
+    const LEAST_CHANGES: usize = SAMPLES / 4;
+    /// Nanoseconds by which equal times may differ.
+    const ROUNDING: u64 = 2;
+    let (mut key, mut before, mut changes) = ([0; KEY_WORDS], [now(), 0], 0);
+    for _ in 0..SAMPLES {
+        let time = now();
+        let took = time.wrapping_sub(before[0]);
+        changes += usize::from(took.abs_diff(before[1]) > ROUNDING);
+        before = [time, took];
+        // The work of one sample also mixes it in.
+        let nonce = [time as u32, (time >> 32) as u32, took as u32];
+        key = words(&chacha20::block(&key, 0, &nonce)[..KEY_BYTES]);
+    }
+    (changes >= LEAST_CHANGES).then_some(key)
 }
 
 fn from_command_line(boot: &Boot) -> Option<Key> {
@@ -204,6 +226,25 @@ mod tests {
         let mut more = [0; 1];
         generator.fill(&mut more, || [1; KEY_WORDS]);
         assert_ne!(generator.key, key);
+    }
+
+    #[test]
+    fn jitter_makes_a_key_and_a_counting_clock_makes_none() {
+        use core::cell::Cell;
+        let clock = |steps: &'static [u64]| {
+            let (time, calls) = (Cell::new(0), Cell::new(0));
+            move || {
+                calls.set(calls.get() + 1);
+                time.set(time.get() + steps[calls.get() % steps.len()]);
+                time.get()
+            }
+        };
+        let varied = from_jitter(clock(&[90, 95, 90, 111, 93])).unwrap();
+        assert_ne!(from_jitter(clock(&[90, 95, 90, 111, 94])), Some(varied));
+        assert_eq!(from_jitter(clock(&[90])), None);
+        assert_eq!(from_jitter(clock(&[90, 91])), None);
+        assert_eq!(from_jitter(clock(&[90, 90, 90, 90, 90, 90, 90, 90, 90, 91])), None);
+        assert_eq!(from_jitter(clock(&[0])), None);
     }
 
     #[test]
