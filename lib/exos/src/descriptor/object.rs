@@ -14,9 +14,11 @@ use crate::server::protocol::{APPEND, WINDOW_BYTES};
 use crate::syscalls::file_room;
 use crate::terminal::{Terminal, job_control, pty_master};
 use crate::wait;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::fmt::Debug;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use linux_raw_sys::general as linux;
@@ -69,13 +71,35 @@ pub struct Text {
     pub followed: bool,
     /// Count of changes of the mount table that the last `poll` reported, if it is a mount table.
     mounts_seen: AtomicU64,
+    /// What it says is read and written where it is, and not here.
+    in_place: Option<Box<dyn InPlace>>,
+}
+
+/// A file of `/proc` whose contents are read and written where they are.
+pub trait InPlace: Debug + Send + Sync {
+    /// `read` at an offset.
+    ///
+    /// # Errors
+    /// `EFAULT` where `to` cannot be written, and what the file gives.
+    fn read(&self, at: u64, to: u64, count: u64) -> Result<u64>;
+
+    /// `write` at an offset.
+    ///
+    /// # Errors
+    /// `EFAULT` where `from` cannot be read, and what the file gives.
+    fn write(&self, at: u64, from: u64, count: u64) -> Result<u64>;
 }
 
 impl Text {
     /// A text as it is now.
     pub fn new(path: Vec<u8>, bytes: Vec<u8>, followed: bool) -> Self {
         let mounts_seen = AtomicU64::new(client::mount_changes().load(Acquire));
-        Self { path, bytes, followed, mounts_seen }
+        Self { path, bytes, followed, mounts_seen, in_place: None }
+    }
+
+    /// The same for a file whose contents are elsewhere.
+    pub fn in_place(self, in_place: Option<Box<dyn InPlace>>) -> Self {
+        Self { in_place, ..self }
     }
 
     /// Whether it is a mount table, which `poll` reports changes of.
@@ -329,7 +353,10 @@ impl OpenFile {
             Object::Other(other) => other.read(self, to, count),
             Object::Text(text) => match crate::procfs::read_error(&text.path) {
                 Some(error) => Err(error),
-                None => self.read_at(place, |at| read_text(&text.bytes, at, to, count)),
+                None => self.read_at(place, |at| match &text.in_place {
+                    Some(file) => file.read(at, to, count),
+                    None => read_text(&text.bytes, at, to, count),
+                }),
             },
         }
     }
@@ -365,7 +392,10 @@ impl OpenFile {
             }
             Object::Other(other) => other.write(self, from, count),
             Object::Directory { .. } | Object::Listing(_) => Err(Errno::EISDIR),
-            Object::Text(text) => crate::procfs::write(&text.path, from, count),
+            Object::Text(text) => match &text.in_place {
+                Some(file) => self.read_at(place, |at| file.write(at, from, count)),
+                None => crate::procfs::write(&text.path, from, count),
+            },
         }
     }
 

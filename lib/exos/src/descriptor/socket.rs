@@ -381,6 +381,14 @@ impl Socket {
         }
     }
 
+    /// Receives bytes alone: descriptors that come with them are closed.
+    pub fn take_bytes(&self, most: u64, nonblocking: bool) -> Result<Vec<u8>> {
+        let manner = Manner { bordered: self.is_bordered(), peek: false };
+        let frame = self.receive(most, manner, nonblocking)?;
+        frame.parts().into_iter().for_each(|(_, rights)| scm_rights::drop_all(rights));
+        Ok(frame.data)
+    }
+
     /// Where messages come from. Those without a connection may come once the socket has a name.
     fn incoming(&self, nonblocking: bool, deadline: Option<u64>) -> Result<Pipe> {
         loop {
@@ -508,12 +516,10 @@ impl FileOps for Socket {
         if count == 0 {
             return Ok(0);
         }
-        let manner = Manner { bordered: self.is_bordered(), peek: false };
         usercopy::prepare(to, count.min(1 << 16), true)?;
-        let frame = self.receive(count.min(1 << 16), manner, description.is_nonblocking())?;
-        usercopy::write(to, &frame.data)?;
-        frame.parts().into_iter().for_each(|(_, rights)| scm_rights::drop_all(rights));
-        Ok(frame.data.len() as u64)
+        let bytes = self.take_bytes(count.min(1 << 16), description.is_nonblocking())?;
+        usercopy::write(to, &bytes)?;
+        Ok(bytes.len() as u64)
     }
 
     fn write(&self, description: &OpenFile, from: u64, count: u64) -> Result<u64> {

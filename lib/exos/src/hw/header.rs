@@ -6,7 +6,7 @@ use crate::override_tables::OverrideTables;
 use crate::syscalls::{NUMBERS, Operation, Operations, quick};
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU32};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
 
 /// The header. What it names lies in the image. The session reads the words before the tables.
 #[repr(C)]
@@ -63,6 +63,8 @@ pub struct CallTable {
     /// Not 0 where ExOS's own operation performs the return from a handler, without more ado.
     returns: AtomicU32,
     is_watched: bool,
+    /// A thread is confined to some calls: see `syscalls::seccomp`.
+    confines: AtomicBool,
 }
 
 static NO_CALLS: Operations = [None; NUMBERS];
@@ -75,7 +77,8 @@ impl CallTable {
     pub fn of_image(is_watched: bool) -> Self {
         let quick = if is_watched { &NO_CALLS } else { &header().quick };
         let returns = AtomicU32::new(u32::from(!is_watched && tables().has_own_return));
-        Self { all: pointer(&tables().calls), quick: pointer(quick), returns, is_watched }
+        let confines = AtomicBool::new(false);
+        Self { all: pointer(&tables().calls), quick: pointer(quick), returns, is_watched, confines }
     }
 
     /// The table.
@@ -104,9 +107,20 @@ impl CallTable {
         self.all.store(core::ptr::from_ref(table).cast_mut(), Release);
     }
 
+    /// Every call passes a check from now on, for as long as the process runs.
+    pub fn confine(&self) {
+        self.confines.store(true, Release);
+        self.set(self.get());
+    }
+
+    /// Whether calls have to pass a check.
+    pub fn confines(&self) -> bool {
+        self.confines.load(Relaxed)
+    }
+
     /// That of the image again.
     pub fn reset(&self) {
-        let Self { all, quick, returns, .. } = Self::of_image(self.is_watched);
+        let Self { all, quick, returns, .. } = Self::of_image(self.is_watched || self.confines());
         self.all.store(all.into_inner(), Release);
         self.quick.store(quick.into_inner(), Release);
         self.returns.store(returns.into_inner(), Release);

@@ -1,6 +1,7 @@
 //! How a process begins: the first one from what the session wrote, every other as a copy of its parent.
 
 use super::children::{Children, public};
+use super::cpu_time::Transferred;
 use super::credentials::Credentials;
 use super::exported_pages::ExportedPages;
 use super::fork::Options;
@@ -218,6 +219,7 @@ fn clear_parent_state(process: &Process, thread: &'static Thread) {
     process.alarms.change(|timers| *timers = Timers::default());
     process.set_time_limit();
     *process.ended.lock() = Rusage::default();
+    *process.moved_by_ended.lock() = Transferred::default();
     process.attributes.lock().begin_child();
     process.holdings.lock().undoes = false;
     *process.exported.lock() = ExportedPages::default();
@@ -407,6 +409,7 @@ pub(super) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'sta
         descriptors: Lock::new(FdTable::default()),
         fs: Lock::new(FsContext { directory: ROOT, below_proc: None, mask: 0o022 }),
         ended: Lock::new(Rusage::default()),
+        moved_by_ended: Lock::default(),
         holdings: Lock::new(Holdings::default()),
         credentials: Lock::new(Credentials::default()),
         limits: Lock::new(Rlimits::default()),

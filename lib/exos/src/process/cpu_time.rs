@@ -6,6 +6,7 @@ use super::rlimits::UNLIMITED;
 use super::rusage::{self, Rusage};
 use super::thread::Thread;
 use crate::address_map::PAGE_SIZE;
+use crate::errno::Result;
 use crate::init::cost;
 use crate::signal::timer::Timer;
 use crate::vm::address_space::MemoryLimits;
@@ -29,9 +30,29 @@ pub struct CpuTime {
     waits: AtomicU64,
     upcalls: AtomicU64,
     transfers: AtomicU64,
+    /// See [`Transferred`].
+    transferred: [AtomicU64; 4],
 }
 
+/// Bytes read and written by calls, and those calls: `/proc/PID/io`. Cost: two additions for each call.
+pub type Transferred = [u64; 4];
+/// Index of the bytes that were read; the calls stand two places behind.
+pub const READ: usize = 0;
+/// Index of the bytes that were written.
+pub const WRITTEN: usize = 1;
+
 impl CpuTime {
+    /// Counts a call that moved bytes, or failed.
+    #[inline]
+    pub fn count_moved(&self, way: usize, outcome: Result<u64>) {
+        add(&self.transferred[way], outcome.unwrap_or(0));
+        add(&self.transferred[way + 2], 1);
+    }
+
+    fn transferred(&self) -> Transferred {
+        [0, 1, 2, 3].map(|index| self.transferred[index].load(Relaxed))
+    }
+
     /// The library begins.
     #[inline]
     pub fn enter_library(&self) {
@@ -71,8 +92,12 @@ impl CpuTime {
     pub fn clear(&self) {
         let times = [&self.library, &self.entered, &self.told];
         let counts = [&self.faults, &self.waits, &self.upcalls, &self.transfers];
-        times.into_iter().chain(counts).for_each(|word| word.store(0, Relaxed));
+        times.into_iter().chain(counts).chain(&self.transferred).for_each(|word| word.store(0, Relaxed));
     }
+}
+
+fn sum(one: Transferred, other: Transferred) -> Transferred {
+    core::array::from_fn(|index| one[index].wrapping_add(other[index]))
 }
 
 #[inline]
@@ -142,6 +167,14 @@ impl Process {
     pub fn note_ended(&self, thread: &Thread) {
         let mut ended = self.ended.lock();
         *ended = ended.with(thread.usage());
+        let mut moved = self.moved_by_ended.lock();
+        *moved = sum(*moved, thread.cpu_time.transferred());
+    }
+
+    /// What all its threads have read and written, those that ended too.
+    pub fn transferred(&self) -> Transferred {
+        let ended = *self.moved_by_ended.lock();
+        self.threads.lock().iter().map(|thread| thread.cpu_time.transferred()).fold(ended, sum)
     }
 
     /// Shows what its parent is told: what its first thread does not tell by itself, which the kernel measures.

@@ -481,6 +481,8 @@ pub(super) fn forget_old_program() -> Result<()> {
     let thread = thread();
     thread.set_alternate([0; 3]);
     thread.clear_at_end.store(0, Relaxed);
+    // A confined thread cannot execute a program: another thread did, and this one continues for it.
+    thread.is_confined.store(false, Relaxed);
     Ok(())
 }
 

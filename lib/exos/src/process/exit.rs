@@ -48,13 +48,18 @@ pub fn leave() -> ! {
 
 /// The running thread ends by itself; with the last one the process ends.
 pub fn end_thread(code: u8) -> ! {
+    end_thread_as(Status::Exited(code))
+}
+
+/// The same with a status for the end of the process, where this is its first thread.
+pub fn end_thread_as(status: Status) -> ! {
     let process = process();
     let thread = thread();
     futex::release_robust_list(thread);
     futex::clear_at_end(thread);
     if process.is_first(thread) {
         wait_to_be_alone();
-        end(Status::Exited(code));
+        end(status);
     }
     process.note_ended(thread);
     process.threads.lock().retain(|other| !core::ptr::eq(*other, thread));

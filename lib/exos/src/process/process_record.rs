@@ -20,6 +20,7 @@ use crate::process::fs_context::FsContext;
 use crate::process::futex::Futexes;
 use crate::process::prctl_state::Attributes;
 use crate::process::rlimits::Rlimits;
+use crate::process::cpu_time::Transferred;
 use crate::process::rusage::Rusage;
 use crate::process::spawn_cache::SpawnCache;
 use crate::process::thread::Thread;
@@ -117,6 +118,8 @@ pub struct Process {
     pub fs: Lock<FsContext>,
     /// What those of its threads used that ended.
     pub ended: Lock<Rusage>,
+    /// The same of what they read and wrote.
+    pub moved_by_ended: Lock<Transferred>,
     /// What it has of System V objects.
     pub holdings: Lock<Holdings>,
     /// Who it is, as it says: the server knows.

@@ -4,7 +4,6 @@
 //! Pure. What takes more than a process has a right to has a name of its own, which the server passes on from user 0 only.
 
 use super::prctl_state::{Attributes, Change};
-use crate::server::protocol::WINDOW_BYTES;
 use crate::vfs::path_walk::PATH_BYTES;
 
 use alloc::format;
@@ -33,6 +32,8 @@ pub const COPY: &str = "(copy)";
 pub const MEMORY: &str = "(memory)";
 /// See [`MEMORY`].
 pub const STORE: &str = "(store)";
+/// First name of one for the entries of `pagemap`.
+pub const PAGE_MAP: &str = "(page map)";
 /// First name of one that may give it more than it has a right to.
 pub const RAISED_SCHEDULE: &str = "(raised schedule)";
 
@@ -149,36 +150,60 @@ pub fn adopt_from_path(path: &str) -> Option<Vec<u64>> {
     path.strip_prefix(ADOPT)?.split('/').skip(1).map(|part| part.parse().ok()).collect()
 }
 
-/// A request for bytes of memory: address and count.
-pub fn memory_to_path(address: u64, bytes: u64) -> String {
-    format!("{MEMORY}/{address}/{bytes}")
+/// A request for bytes of memory: address and count. `forced`: whatever the protection of the memory.
+pub fn memory_to_path(address: u64, bytes: u64, forced: bool) -> String {
+    format!("{MEMORY}/{address}/{bytes}/{}", u64::from(forced))
 }
 
 /// What such a request asks for.
-pub fn memory_from_path(path: &str) -> Option<[u64; 2]> {
+pub fn memory_from_path(path: &str) -> Option<(u64, u64, bool)> {
+    let [address, bytes, forced] = numbers_after(MEMORY, path)?;
+    Some((address, bytes, forced != 0))
+}
+
+/// A request for the entries of `/proc/PID/pagemap` from a page on, so many.
+pub fn page_map_to_path(first: u64, count: u64) -> String {
+    format!("{PAGE_MAP}/{first}/{count}")
+}
+
+/// What such a request asks for.
+pub fn page_map_from_path(path: &str) -> Option<[u64; 2]> {
+    numbers_after(PAGE_MAP, path)
+}
+
+fn numbers_after<const N: usize>(first: &str, path: &str) -> Option<[u64; N]> {
     let numbers: Option<Vec<u64>> =
-        path.strip_prefix(MEMORY)?.split('/').skip(1).map(|part| part.parse().ok()).collect();
+        path.strip_prefix(first)?.split('/').skip(1).map(|part| part.parse().ok()).collect();
     numbers?.try_into().ok()
 }
 
-/// A request to put bytes into memory, which follow the address as they are.
-pub fn store_to_bytes(address: u64, bytes: &[u8]) -> Vec<u8> {
-    let mut request = format!("{STORE}/{address}/").into_bytes();
+/// A request to put bytes into memory, which follow the address as they are. `forced`: see [`memory_to_path`].
+pub fn store_to_bytes(address: u64, forced: bool, bytes: &[u8]) -> Vec<u8> {
+    let mut request = format!("{STORE}/{address}/{}/", u64::from(forced)).into_bytes();
     request.extend_from_slice(bytes);
     request
 }
 
 /// What such a request puts where.
-pub fn store_from_bytes(request: &[u8]) -> Option<(u64, &[u8])> {
-    let rest = request.strip_prefix(STORE.as_bytes())?.strip_prefix(b"/")?;
-    let end = rest.iter().position(|byte| *byte == b'/')?;
-    let address = core::str::from_utf8(&rest[..end]).ok()?;
-    Some((address.parse().ok()?, &rest[end + 1..]))
+pub fn store_from_bytes(request: &[u8]) -> Option<(u64, bool, &[u8])> {
+    let (address, rest) = number_before(request.strip_prefix(STORE.as_bytes())?.strip_prefix(b"/")?)?;
+    let (forced, bytes) = number_before(rest)?;
+    Some((address, forced != 0, bytes))
 }
 
-/// Bytes that a request may have whose first name this is: those that carry memory fill the window.
+/// A number that ends with a slash, and what follows.
+fn number_before(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let end = bytes.iter().position(|byte| *byte == b'/')?;
+    let number = core::str::from_utf8(&bytes[..end]).ok()?;
+    Some((number.parse().ok()?, &bytes[end + 1..]))
+}
+
+/// Bytes of memory that one request carries at most.
+pub const MOST_STORED: u64 = 512 << 10;
+
+/// Bytes that a request may have whose first name this is: those that carry memory fill several windows.
 pub fn most_bytes(first: &[u8]) -> u64 {
-    if first == STORE.as_bytes() { WINDOW_BYTES } else { PATH_BYTES as u64 }
+    if first == STORE.as_bytes() { MOST_STORED + 64 } else { PATH_BYTES as u64 }
 }
 
 /// How a process is scheduled, as an answer has it.
@@ -232,11 +257,12 @@ mod tests {
         let attributes = Attributes { priority: 3, cpus: 1, policy: 2, real_time_priority: 9, ..Attributes::default() };
         assert_eq!(schedule_from(&schedule_to(&attributes)), Some(attributes));
         assert_eq!(schedule_from(b"123"), None);
-        assert_eq!(memory_from_path(&memory_to_path(1 << 40, 3)), Some([1 << 40, 3]));
+        assert_eq!(memory_from_path(&memory_to_path(1 << 40, 3, true)), Some((1 << 40, 3, true)));
+        assert_eq!(page_map_from_path(&page_map_to_path(1 << 35, 3)), Some([1 << 35, 3]));
         let bytes: Vec<u8> = (0..=255).collect();
-        assert_eq!(store_from_bytes(&store_to_bytes(9, &bytes)), Some((9, &bytes[..])));
-        assert_eq!([most_bytes(b"(store)"), most_bytes(b"(memory)")], [WINDOW_BYTES, PATH_BYTES as u64]);
-        for wrong in ["(store)/1", "(store)//00", "(memory)/1/00", "(store)"] {
+        assert_eq!(store_from_bytes(&store_to_bytes(9, true, &bytes)), Some((9, true, &bytes[..])));
+        assert_eq!([most_bytes(b"(store)"), most_bytes(b"(memory)")], [MOST_STORED + 64, PATH_BYTES as u64]);
+        for wrong in ["(store)/1", "(store)/1/2", "(store)//0/00", "(memory)/1/0/00", "(store)"] {
             assert_eq!(store_from_bytes(wrong.as_bytes()), None, "{wrong}");
         }
         assert_eq!(cut_from_path(&cut_to_path([7, 0, u64::MAX])), Some([7, 0, u64::MAX]));

@@ -64,6 +64,8 @@ pub struct Thread {
     pub turns: Lock<FairShare>,
     /// Whether its call has noted descriptions that it uses.
     pub notes_uses: AtomicBool,
+    /// Whether it is in the strict mode of seccomp(2).
+    pub is_confined: AtomicBool,
     /// One more than `Process::watched_closes` when its call first watched something for the coming sleep; 0: it
     /// watches nothing.
     pub watches_since: AtomicU64,
@@ -106,6 +108,7 @@ impl Thread {
             cpu_time: CpuTime::default(),
             turns: Lock::new(FairShare::default()),
             notes_uses: AtomicBool::new(false),
+            is_confined: AtomicBool::new(false),
             watches_since: AtomicU64::new(0),
             waiter: Waiter::default(),
             awakened: AtomicU64::new(0),
@@ -180,6 +183,7 @@ impl Thread {
         self.post().drop_all(u64::MAX);
         self.robust_list.store(0, Relaxed);
         self.at_end.store(0, Relaxed);
+        self.is_confined.store(false, Relaxed);
         self.cpu_time.clear();
         self.awakened.store(0, Relaxed);
         self.set_alternate([0; 3]);

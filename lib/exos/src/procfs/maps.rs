@@ -32,6 +32,16 @@ pub(super) fn text() -> String {
     format!("{text}{left:<NAMES$}[vdso]\n")
 }
 
+/// The areas that show files, as `map_files` calls them, and their nodes.
+pub(super) fn files() -> Vec<(String, u64)> {
+    let memory = process().memory.lock();
+    let named = |area: &Vma| match area.backing {
+        Backing::File { node, .. } => Some((format!("{:x}-{:x}", area.start, area.end), node)),
+        _ => None,
+    };
+    memory.space.areas.iter().filter_map(named).collect()
+}
+
 fn heap_of(space: &AddressSpace) -> (u64, u64) {
     space.brk
 }

@@ -5,6 +5,7 @@
 
 mod cpuinfo;
 mod disks;
+mod live_files;
 mod machine_files;
 mod maps;
 mod mounts;
@@ -16,17 +17,19 @@ mod net_settings;
 mod pid_any;
 mod pid_files;
 mod pid_self;
+pub(crate) mod process_memory;
 mod remote_read;
 mod smaps;
 mod system;
 mod writable;
 
+use live_files::LiveFile;
 use pid_self::{own_entry, thread_entry};
 pub(crate) use remote_read::{answer, request, request_bytes};
 pub(crate) use system::total_pages;
 pub(crate) use writable::write;
 
-use crate::descriptor::object::{Listing, Object, Text};
+use crate::descriptor::object::{InPlace, Listing, Object, Text};
 use crate::descriptor::open_file::OpenFile;
 use crate::errno::{Errno, Result};
 use crate::hw::current::{process, thread};
@@ -37,6 +40,7 @@ use crate::process_table::ProcessInfo;
 use crate::syscalls::proc_links::Last;
 use crate::vfs::inode::Status;
 use crate::vfs::superblock::PROC_VOLUME;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -121,8 +125,8 @@ fn link(parts: &[&str], is_last: bool) -> Result<Option<Entry>> {
     let is_link = match parts {
         ["self" | "thread-self"] => is_last,
         ["net" | "mounts"] => true,
-        [_, "exe" | "cwd" | "root"] | [_, "fd", _] => true,
-        [_, "task", _, "exe" | "cwd" | "root"] | [_, "task", _, "fd", _] => true,
+        [_, "exe" | "cwd" | "root"] | [_, "fd" | "map_files", _] => true,
+        [_, "task", _, "exe" | "cwd" | "root"] | [_, "task", _, "fd" | "map_files", _] => true,
         _ => false,
     };
     if is_link { find(parts.join("/").as_bytes()).map(Some) } else { Ok(None) }
@@ -195,7 +199,10 @@ pub fn open(path: &[u8], flags: u32) -> Result<OpenFile> {
     const LINK_ITSELF: u32 = linux::O_PATH | linux::O_NOFOLLOW;
     let path = settled(path);
     let object = match entry {
-        Entry::Text(bytes) => Object::Text(Arc::new(Text::new(path, bytes, false))),
+        Entry::Text(bytes) => {
+            let in_place = LiveFile::at(&path).map(|file| Box::new(file) as Box<dyn InPlace>);
+            Object::Text(Arc::new(Text::new(path, bytes, false).in_place(in_place)))
+        }
         Entry::Link(_) | Entry::Descriptor(_) | Entry::Namespace(_) if flags & LINK_ITSELF == LINK_ITSELF => {
             Object::Text(Arc::new(Text::new(path, Vec::new(), false)))
         }

@@ -2,7 +2,7 @@
 //!
 //! A fixed text is what Linux writes for a process that does not use the facility.
 
-use super::{DIRECTORY, Entry, FILE, mounts, named};
+use super::{DIRECTORY, Entry, FILE, LINK, maps, mounts, named, reachable};
 use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::signal::frame::Information;
@@ -14,14 +14,19 @@ use linux_raw_sys::general as linux;
 use runtime::{EnvironmentId, exposed};
 
 /// Name, permissions, and function that makes the text.
-const FILES: [(&str, u32, fn() -> String); 12] = [
+const FILES: [(&str, u32, fn() -> String); 16] = [
     // CPUs do not count the time of wide vectors.
     ("arch_status", 0o444, String::new),
     // Schedulers of ExOS group no sessions.
     ("autogroup", 0o444, String::new),
+    ("clear_refs", 0o200, String::new),
     ("cpuset", 0o444, || String::from("/\n")),
+    ("io", 0o400, transferred),
+    // What lies in these two is read where it is: see `live_files`.
+    ("mem", 0o600, String::new),
     ("mountstats", 0o400, mount_statistics),
     ("numa_maps", 0o444, super::smaps::numa_maps),
+    ("pagemap", 0o400, String::new),
     ("projid_map", 0o444, || String::from("         0          0 4294967295\n")),
     ("sched", 0o444, schedule),
     ("schedstat", 0o444, schedule_statistics),
@@ -38,7 +43,7 @@ const ATTRIBUTES: [&str; 6] = ["current", "exec", "fscreate", "keycreate", "prev
 /// Names of the files and folders.
 pub(super) fn names() -> impl Iterator<Item = (String, u32)> {
     let files = FILES.iter().map(|(name, ..)| (String::from(*name), FILE));
-    files.chain([(String::from("attr"), DIRECTORY)])
+    files.chain(["attr", "map_files"].map(|name| (String::from(name), DIRECTORY)))
 }
 
 /// What lies at a path below the folder of the process; `None`: nothing of this table.
@@ -47,6 +52,12 @@ pub(super) fn entry(rest: &[&str]) -> Option<Result<Entry>> {
         ["attr"] => Some(Ok(Entry::Directory(named(ATTRIBUTES.into_iter(), |_| FILE)))),
         ["attr", name] if ATTRIBUTES.contains(name) => Some(Ok(Entry::Text(Default::default()))),
         ["attr", ..] => Some(Err(Errno::ENOENT)),
+        ["map_files"] => Some(Ok(Entry::Directory(maps::files().into_iter().map(|(name, _)| (name, LINK)).collect()))),
+        ["map_files", wanted] => {
+            let node = maps::files().into_iter().find(|(name, _)| name == wanted).map(|(_, node)| node);
+            let path = |node| process().files.lock().shown_path_of(node).map(|path| Entry::Link(reachable(path)));
+            Some(node.ok_or(Errno::ENOENT).and_then(path))
+        }
         [name] => {
             let (.., make) = FILES.iter().find(|(there, ..)| there == name)?;
             Some(Ok(Entry::Text(make().into_bytes())))
@@ -81,6 +92,13 @@ fn schedule() -> String {
     let line = |name: &str, value: String| format!("{name:<45}:{value:>21}\n");
     let rows = [("se.sum_exec_runtime", format!("{whole}.{rest:06}")), ("nr_switches", format!("{slices}"))];
     format!("{head}{}\n{}", "-".repeat(67), rows.map(|(name, value)| line(name, value)).concat())
+}
+
+/// What calls read and wrote. What the disk moves for files is not counted.
+fn transferred() -> String {
+    let [read, written, reads, writes] = process().transferred();
+    let disk = "read_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0\n";
+    format!("rchar: {read}\nwchar: {written}\nsyscr: {reads}\nsyscw: {writes}\n{disk}")
 }
 
 /// CPU time, time in a run queue, and slices. The kernel does not count the second.

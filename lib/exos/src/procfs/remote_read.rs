@@ -45,10 +45,7 @@ fn ask_path(number: u64, path: &[u8]) -> Result<Entry> {
     let process = process();
     await_beginning(number);
     let changes = client::changes();
-    let [question, ..] = {
-        let words = [number, path.len() as u64, 0, 0, 0];
-        process.files.lock().on_object_with(Request::Submit, words, path)?
-    };
+    let question = submit(number, path)?;
     let deadline = runtime::clock::now() + PATIENCE;
     let mut bytes = Vec::new();
     loop {
@@ -69,6 +66,20 @@ fn ask_path(number: u64, path: &[u8]) -> Result<Entry> {
         signal::answer_questions();
         let asked = word(process.signal_page.questions(), Operator::NotEqual, 0);
         wait::wait_stopped(&[word(changes, Operator::NotEqual, seen), asked, clock(deadline)]);
+    }
+}
+
+/// Hands a request to the server, in as many windows as it fills: its number.
+fn submit(number: u64, request: &[u8]) -> Result<u64> {
+    let (mut question, mut rest) = (0, request);
+    loop {
+        let (some, more) = rest.split_at(rest.len().min(WINDOW_BYTES as usize));
+        let words = [number, some.len() as u64, question, u64::from(!more.is_empty()), 0];
+        [question, ..] = process().files.lock().on_object_with(Request::Submit, words, some)?;
+        if more.is_empty() {
+            return Ok(question);
+        }
+        rest = more;
     }
 }
 
@@ -108,7 +119,7 @@ pub(crate) fn answer() -> bool {
 fn entry_of(path: &[u8]) -> Result<(u64, Vec<u8>)> {
     let of_memory = [remote_request::MEMORY, remote_request::STORE].map(str::as_bytes);
     if path.split(|byte| *byte == b'/').next().is_some_and(|first| of_memory.contains(&first)) {
-        return crate::syscalls::answer_memory(path).map(|bytes| (TEXT, bytes));
+        return super::process_memory::answer(path).map(|bytes| (TEXT, bytes));
     }
     let text = String::from_utf8_lossy(path);
     let parts: Vec<&str> = text.split('/').collect();
@@ -121,6 +132,10 @@ fn entry_of(path: &[u8]) -> Result<(u64, Vec<u8>)> {
             crate::syscalls::answer_description(process(), &text).map(|bytes| (TEXT, bytes))
         }
         Some(&remote_request::COPY) => crate::syscalls::answer_copy(process(), &text).map(|bytes| (TEXT, bytes)),
+        Some(&remote_request::PAGE_MAP) => {
+            let [first, count] = remote_request::page_map_from_path(&text).ok_or(Errno::EINVAL)?;
+            Ok((TEXT, super::live_files::own_entries(first, count)))
+        }
         Some(&remote_request::GROWN) => crate::pipe::answer_grown(&text).map(|bytes| (TEXT, bytes)),
         Some(&remote_request::CUT) => crate::syscalls::answer_cut(process(), &text).map(|bytes| (TEXT, bytes)),
         Some(&(remote_request::SCHEDULED | remote_request::SCHEDULE | remote_request::RAISED_SCHEDULE)) => {
@@ -149,8 +164,18 @@ fn answer_to(question: u64, path: &[u8]) {
 
 fn next_question() -> Result<(u64, Vec<u8>)> {
     let mut files = process().files.lock();
-    let [question, length, ..] = files.on_object(Request::TakeRequest, [0; 5])?;
-    Ok((question, files.left(length)?))
+    let (mut question, mut request) = (0, Vec::new());
+    loop {
+        let [number, some, whole, ..] = {
+            let words = [question, request.len() as u64, 0, 0, 0];
+            files.on_object(Request::TakeRequest, words)?
+        };
+        request.extend(files.left(some)?);
+        if some == 0 || request.len() as u64 >= whole {
+            return Ok((number, request));
+        }
+        question = number;
+    }
 }
 
 /// An entry as kind and bytes. Of a descriptor others see where it leads.

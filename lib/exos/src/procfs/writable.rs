@@ -68,7 +68,7 @@ pub(super) fn check_secret(path: &[u8]) -> Result<()> {
 /// The same of a folder.
 pub(super) fn mode_of_folder(path: &[u8]) -> u32 {
     match last(path) {
-        Some("fd") => 0o500,
+        Some("fd" | "map_files") => 0o500,
         Some("ns") => 0o511,
         _ => 0o555,
     }
@@ -90,7 +90,8 @@ pub(super) fn can_be_set(path: &[u8]) -> bool {
     let own = format!("{}", process().number());
     let first = path.split(|byte| *byte == b'/').find(|part| !part.is_empty());
     let is_own = matches!(first, Some(b"self" | b"thread-self")) || first == Some(own.as_bytes());
-    is_own && mode(path) & 0o222 != 0
+    // The memory of another process has its own rules, which the server knows.
+    (is_own || last(path) == Some("mem")) && mode(path) & 0o222 != 0
 }
 
 /// Writes to a file that was opened at a path: all that the program gives is one value.
@@ -106,6 +107,9 @@ pub(crate) fn write(path: &[u8], from: u64, count: u64) -> Result<u64> {
     }
     let bytes = usercopy::read_vec(from, count.min(NUMBER_BYTES) as usize)?;
     let number = number(&bytes).ok_or(Errno::EINVAL)?;
+    if name == "clear_refs" {
+        return clear_references(number).map(|()| count);
+    }
     let may_stay = process().may(linux::CAP_SYS_RESOURCE);
     let mut attributes = process().attributes.lock();
     match name {
@@ -123,6 +127,18 @@ pub(crate) fn write(path: &[u8], from: u64, count: u64) -> Result<u64> {
         }
     }
     Ok(count)
+}
+
+/// `clear_refs` resets the peak of the resident pages (5). Marks of pages (1 to 4) do not exist: none is cleared.
+fn clear_references(number: i64) -> Result<()> {
+    match number {
+        1..=4 => Ok(()),
+        5 => {
+            process().memory.lock().space.frames.reset_peak();
+            Ok(())
+        }
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 /// The thread whose folder a file lies in; that of the process is its first thread's.

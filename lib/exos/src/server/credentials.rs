@@ -183,7 +183,8 @@ impl Server {
     pub(super) fn ask(&mut self, caller: u64, message: &mut Message) -> Result<()> {
         let sight = self.sight();
         let other = sight.find(message[1]).ok_or(Errno::ESRCH)?;
-        let answer = self.server.ask(caller, (other.environment, message[2]), || sight.tell_of_question(&other))?;
+        let words = [other.environment, message[2], message[3], message[4]];
+        let answer = self.server.ask(caller, words, || sight.tell_of_question(&other))?;
         message[1] = answer[0];
         Ok(())
     }

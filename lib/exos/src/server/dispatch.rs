@@ -181,7 +181,7 @@ impl FileServer {
             Request::PivotRoot => self.pivot_root(caller, who, [a, b], c),
             Request::Mounts => self.list_mounts(caller, a as usize).map(Outcome::Done),
             Request::Space => self.on_path(caller, who, a, b, c, |server, at| server.space(at)),
-            Request::TakeRequest => self.take_question(caller).map(Outcome::Done),
+            Request::TakeRequest => self.take_question(caller, a, b).map(Outcome::Done),
             Request::Reply => self.answer(caller, [a, b, c, d, e]).map(Outcome::Done),
             Request::TakeReply => self.take_answer(caller, a, b).map(Outcome::Done),
             Request::MakeWatcher => self.make_watcher(caller, who).map(Outcome::Done),

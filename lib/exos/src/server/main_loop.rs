@@ -81,7 +81,7 @@ impl Server {
         tree.populate(archive, abi::boot::ROOT)?;
         let cpus = exposed::kernel().cpus.load(Acquire);
         let card = card::find();
-        tree.mount_machine(cpus, &caches(), &disks(), card).map_err(|_| String::from("/sys cannot be made"))?;
+        tree.mount_machine(cpus, &caches(cpus), &disks(), card).map_err(|_| String::from("/sys cannot be made"))?;
         if card.is_some() {
             // A root without /etc asks for no names.
             let _ = tree.offer_name_servers();

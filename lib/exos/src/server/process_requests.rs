@@ -42,7 +42,8 @@ struct PendingRequest {
     asker: u64,
     asked: u64,
     path: Vec<u8>,
-    /// Whether who is asked has taken it.
+    /// Whether all of the request is there, and whether who is asked has taken it.
+    whole: bool,
     taken: bool,
     /// Error and kind of entry, once all of the answer is there.
     outcome: Option<[u64; 2]>,
@@ -69,10 +70,18 @@ impl FileServer {
     pub(super) fn ask(
         &mut self,
         caller: u64,
-        (asked, length): (u64, u64),
+        [asked, length, continued, more]: [u64; 4],
         tell: impl Fn() -> Result<()>,
     ) -> Result<Answer> {
         let mut path = self.bytes(caller, length.min(WINDOW_BYTES))?;
+        let whole = more == 0;
+        if continued != 0 {
+            self.continue_question(caller, (continued, asked), &path, whole)?;
+            if whole {
+                tell()?;
+            }
+            return Ok([continued, 0, 0, 0, 0]);
+        }
         let (Some(asker), Some(target)) = (self.clients.get(&caller), self.clients.get(&asked)) else {
             return Err(Errno::ESRCH);
         };
@@ -110,20 +119,41 @@ impl FileServer {
         }
         self.requests.last += 1;
         let number = self.requests.last;
-        tell()?;
-        let question = PendingRequest { asker: caller, asked, path, taken: false, outcome: None, bytes: Vec::new() };
+        if whole {
+            tell()?;
+        }
+        let (taken, outcome, bytes) = (false, None, Vec::new());
+        let question = PendingRequest { asker: caller, asked, path, whole, taken, outcome, bytes };
         self.requests.open.insert(number, question);
         Ok(number)
     }
 
+    /// Adds to a request that does not fit into one window. Only who began it may.
+    fn continue_question(&mut self, caller: u64, (number, asked): (u64, u64), more: &[u8], whole: bool) -> Result<()> {
+        let question = self.requests.open.get_mut(&number).filter(|question| question.asker == caller);
+        let question = question.filter(|question| question.asked == asked && !question.whole).ok_or(Errno::ENOENT)?;
+        let first = question.path.split(|byte| *byte == b'/').next().unwrap_or_default();
+        if (question.path.len() + more.len()) as u64 > remote_request::most_bytes(first) {
+            return Err(Errno::E2BIG);
+        }
+        question.path.extend_from_slice(more);
+        question.whole = whole;
+        Ok(())
+    }
+
     /// See [`super::protocol::Request::TakeRequest`].
-    pub(super) fn take_question(&mut self, caller: u64) -> Result<Answer> {
-        let is_next = |question: &PendingRequest| question.asked == caller && !question.taken;
-        let next = self.requests.open.iter_mut().find(|(_, question)| is_next(question));
-        let (number, question) = next.ok_or(Errno::ENOENT)?;
+    pub(super) fn take_question(&mut self, caller: u64, number: u64, offset: u64) -> Result<Answer> {
+        let is_next = |question: &PendingRequest| question.asked == caller && question.whole && !question.taken;
+        let is_wanted = |(own, question): &(&u64, &mut PendingRequest)| match number {
+            0 => is_next(question),
+            number => **own == number && question.asked == caller && question.taken,
+        };
+        let (number, question) = self.requests.open.iter_mut().find(is_wanted).ok_or(Errno::ENOENT)?;
         question.taken = true;
-        let (number, path) = (*number, question.path.clone());
-        Ok([number, self.put(caller, &path)?, 0, 0, 0])
+        let rest = question.path.get(offset as usize..).unwrap_or_default();
+        let some = rest[..rest.len().min(WINDOW_BYTES as usize)].to_vec();
+        let (number, whole) = (*number, question.path.len() as u64);
+        Ok([number, self.put(caller, &some)?, whole, 0, 0])
     }
 
     /// See [`super::protocol::Request::Reply`].

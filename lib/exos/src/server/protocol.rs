@@ -323,11 +323,11 @@ requests! {
     ShareHandedOff = 102,
     /// (): what clients held that have died is free; anybody may say so.
     ReapClients = 90,
-    /// (process, length): what a file of that process below `/proc`, whose name is in the window, holds -> number of the
-    /// question.
+    /// (process, length, continued, more): what a file of that process below `/proc` holds, whose name is in the window
+    /// -> number of the question. `continued` is the number of a question whose name this is more of, or 0.
     Submit = 76,
-    /// () -> number of the oldest question that the caller is asked and did not take yet; length of the name of the file that it
-    /// is about, in the window. `ENOENT` where there is none.
+    /// (number, offset) -> number of a question that the caller is asked; bytes of its name in the window; bytes of the
+    /// whole name. With 0 it is the oldest that the caller did not take yet. `ENOENT` where there is none.
     TakeRequest = 77,
     /// (number; error, or 0; kind of entry; bytes in the window; 1 with the last of them)
     Reply = 78,

@@ -134,6 +134,9 @@ pub fn perform_quickly(context: &mut Context, process: &'static Process, operati
 pub fn perform(context: &mut Context) {
     let process = process();
     let mut call = Call { context, process, keep_registers: false };
+    if process.calls.confines() {
+        super::seccomp::check(call.number());
+    }
     if process.has_option(option::TRACE_CALLS) {
         return traced(&mut call);
     }

@@ -11,8 +11,10 @@ use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::socket::Socket;
 use crate::disk::block_device;
 use crate::errno::{Errno, Result};
+use crate::hw::current::thread;
 use crate::hw::usercopy;
 use crate::pipe::ring::{ATOMIC, CAPACITY};
+use crate::process::cpu_time::{READ, WRITTEN};
 use alloc::vec::Vec;
 use core::cell::Cell;
 use linux_raw_sys::general as linux;
@@ -22,22 +24,33 @@ const PIECES: u64 = 1024;
 
 pub(super) fn read(call: &mut Call<'_>) -> Result<u64> {
     let [number, to, count, ..] = call.arguments();
-    call.process.description(number)?.read(to, count, None)
+    let outcome = call.process.description(number)?.read(to, count, None);
+    counted(READ, outcome)
 }
 
 pub(super) fn write(call: &mut Call<'_>) -> Result<u64> {
     let [number, from, count, ..] = call.arguments();
-    call.process.description(number)?.write(from, count, None)
+    let outcome = call.process.description(number)?.write(from, count, None);
+    counted(WRITTEN, outcome)
 }
 
 pub(super) fn pread64(call: &mut Call<'_>) -> Result<u64> {
     let [number, to, count, offset, ..] = call.arguments();
-    placed(call, number, offset, count)?.read(to, count, Some(offset))
+    let outcome = placed(call, number, offset, count)?.read(to, count, Some(offset));
+    counted(READ, outcome)
 }
 
 pub(super) fn pwrite64(call: &mut Call<'_>) -> Result<u64> {
     let [number, from, count, offset, ..] = call.arguments();
-    placed(call, number, offset, count)?.write(from, count, Some(offset))
+    let outcome = placed(call, number, offset, count)?.write(from, count, Some(offset));
+    counted(WRITTEN, outcome)
+}
+
+/// Counts a call that moved bytes, or failed (`/proc/PID/io`).
+#[inline]
+fn counted(way: usize, outcome: Result<u64>) -> Result<u64> {
+    thread().cpu_time.count_moved(way, outcome);
+    outcome
 }
 
 fn placed(call: &Call<'_>, number: u64, offset: u64, count: u64) -> Result<Used> {
@@ -55,7 +68,7 @@ fn placed(call: &Call<'_>, number: u64, offset: u64, count: u64) -> Result<Used>
 pub(super) fn readv(call: &mut Call<'_>) -> Result<u64> {
     let [number, pieces, count, ..] = call.arguments();
     let description = call.process.description(number)?;
-    match &description.object {
+    let outcome = match &description.object {
         _ if is_socket(&description) => socket_message::read_into_pieces(call, number, &read_pieces(pieces, count)?),
         Object::Pipe(pipe, _) if pipe.ring().has_packets() && description.can_read() => {
             let wanted = read_pieces(pieces, count)?;
@@ -63,17 +76,19 @@ pub(super) fn readv(call: &mut Call<'_>) -> Result<u64> {
             socket_message::scatter(&bytes, &wanted)
         }
         _ => read_scattered(&description, pieces, count),
-    }
+    };
+    counted(READ, outcome)
 }
 
 pub(super) fn writev(call: &mut Call<'_>) -> Result<u64> {
     let [number, pieces, count, ..] = call.arguments();
     let description = call.process.description(number)?;
-    match &description.object {
+    let outcome = match &description.object {
         _ if is_socket(&description) => socket_message::write_from_pieces(call, number, &read_pieces(pieces, count)?),
         Object::Pipe(..) if description.can_write() => write_into_pipe(&description, pieces, count),
         _ => scattered(&description, pieces, count, None, OpenFile::write),
-    }
+    };
+    counted(WRITTEN, outcome)
 }
 
 fn is_socket(description: &OpenFile) -> bool {
@@ -99,7 +114,7 @@ fn write_into_pipe(description: &OpenFile, pieces: u64, count: u64) -> Result<u6
 pub(super) fn preadv(call: &mut Call<'_>) -> Result<u64> {
     let [number, pieces, count, offset, ..] = call.arguments();
     let description = placed(call, number, offset, 0)?;
-    scattered(&description, pieces, count, Some(offset), OpenFile::read)
+    counted(READ, scattered(&description, pieces, count, Some(offset), OpenFile::read))
 }
 
 /// `preadv2`: as `preadv`; the offset -1 means the description's own.
@@ -108,7 +123,10 @@ pub(super) fn preadv2(call: &mut Call<'_>) -> Result<u64> {
     known_flags(call, flags)?;
     match offset {
         u64::MAX => readv(call),
-        _ => scattered(&*placed(call, number, offset, 0)?, pieces, count, Some(offset), OpenFile::read),
+        _ => {
+            let description = placed(call, number, offset, 0)?;
+            counted(READ, scattered(&description, pieces, count, Some(offset), OpenFile::read))
+        }
     }
 }
 
@@ -125,7 +143,10 @@ pub(super) fn pwritev2(call: &mut Call<'_>) -> Result<u64> {
             })
         }
         u64::MAX => writev(call),
-        _ => scattered(&*placed(call, number, offset, 0)?, pieces, count, Some(offset), OpenFile::write),
+        _ => {
+            let description = placed(call, number, offset, 0)?;
+            counted(WRITTEN, scattered(&description, pieces, count, Some(offset), OpenFile::write))
+        }
     }
 }
 

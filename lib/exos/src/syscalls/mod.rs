@@ -78,6 +78,8 @@ mod process_vm;
 #[cfg(target_os = "none")]
 mod schedule;
 #[cfg(target_os = "none")]
+mod seccomp;
+#[cfg(target_os = "none")]
 mod semaphore;
 #[cfg(target_os = "none")]
 mod shared_memory;
@@ -124,8 +126,6 @@ pub(crate) use path::{open_absolute, open_node, status_of};
 pub(crate) use pidfd::answer_copy;
 #[cfg(target_os = "none")]
 pub(crate) use poll::state as poll_state;
-#[cfg(target_os = "none")]
-pub(crate) use process_vm::answer_memory;
 #[cfg(target_os = "none")]
 pub(crate) use schedule::answer_schedule;
 #[cfg(target_os = "none")]

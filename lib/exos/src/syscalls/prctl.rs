@@ -29,6 +29,8 @@ pub(super) fn prctl(call: &mut Call<'_>) -> Result<u64> {
             let signal = process.attributes.lock().death_signal;
             return usercopy::write_half(argument, signal).map(|()| 0);
         }
+        // A confined thread does not come here.
+        operation::PR_SET_SECCOMP => return super::seccomp::set_mode(argument),
         operation::PR_GET_SECCOMP | operation::PR_SET_PTRACER | operation::PR_GET_TIMING => return Ok(0),
         operation::PR_TASK_PERF_EVENTS_DISABLE | operation::PR_TASK_PERF_EVENTS_ENABLE => return Ok(0),
         operation::PR_SET_TIMING if argument == 0 => return Ok(0),

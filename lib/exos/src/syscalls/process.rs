@@ -456,7 +456,12 @@ pub(super) fn getsid(call: &mut Call<'_>) -> Result<u64> {
 
 fn of_process(call: &Call<'_>, number: u64, field: fn(&crate::process_table::ProcessInfo) -> u64) -> Result<u64> {
     let number = if number == 0 { call.process.number() } else { number };
-    crate::process_table::find_any(number).map(|other| field(&other)).ok_or(Errno::ESRCH)
+    match crate::process_table::find_any(number) {
+        Some(other) => Ok(field(&other)),
+        // The session itself leads a group and a session, and runs no program.
+        None if number == runtime::entry::FIRST.0 => Ok(number),
+        None => Err(Errno::ESRCH),
+    }
 }
 
 /// A process sets its own group and those of its children, to one of its session.

@@ -4,16 +4,11 @@
 use super::dispatch::Call;
 use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
-use crate::process::remote_request;
-use crate::server::protocol::WINDOW_BYTES;
+use crate::procfs::process_memory::{AT_ONCE, fetch, read_own, store, write_own};
 use alloc::vec::Vec;
 
 /// Pieces of memory that a call can name.
 const MOST_PIECES: u64 = 1024;
-/// Bytes that are asked for at once.
-const READ_AT_ONCE: u64 = 512 << 10;
-/// Bytes that fit into a request behind its first name and the address.
-const WRITTEN_AT_ONCE: u64 = WINDOW_BYTES - 64;
 
 /// Pieces of memory, one after the other.
 struct Pieces(Vec<(u64, u64)>);
@@ -72,19 +67,13 @@ fn carry(call: &Call<'_>, most: u64, mut step: impl FnMut(u64, u64, u64) -> Resu
     }
 }
 
-/// Has the library of another process do something to its memory.
-fn ask(number: u64, path: &[u8]) -> Result<Vec<u8>> {
-    crate::procfs::request_bytes(number, path)
-        .map_err(|error| if error == Errno::EACCES { Errno::EPERM } else { error })
-}
-
 pub(super) fn process_vm_readv(call: &mut Call<'_>) -> Result<u64> {
     let [number, ..] = call.arguments();
     let is_own = number == call.process.number();
-    carry(call, READ_AT_ONCE, |here, there, bytes| {
+    carry(call, AT_ONCE, |here, there, bytes| {
         let told = match is_own {
             true => read_own(there, bytes)?,
-            false => ask(number, remote_request::memory_to_path(there, bytes).as_bytes())?,
+            false => fetch(number, there, bytes, false)?,
         };
         usercopy::write(here, &told)?;
         Ok(told.len() as u64)
@@ -94,36 +83,11 @@ pub(super) fn process_vm_readv(call: &mut Call<'_>) -> Result<u64> {
 pub(super) fn process_vm_writev(call: &mut Call<'_>) -> Result<u64> {
     let [number, ..] = call.arguments();
     let is_own = number == call.process.number();
-    carry(call, WRITTEN_AT_ONCE, |here, there, bytes| {
+    carry(call, AT_ONCE, |here, there, bytes| {
         let contents = usercopy::read_vec(here, bytes as usize)?;
         match is_own {
             true => write_own(there, &contents),
-            false => {
-                let told = ask(number, &remote_request::store_to_bytes(there, &contents))?;
-                told.try_into().map(u64::from_le_bytes).map_err(|_| Errno::EIO)
-            }
+            false => store(number, there, false, &contents),
         }
     })
-}
-
-/// As many bytes as can be read, from the first on.
-fn read_own(address: u64, bytes: u64) -> Result<Vec<u8>> {
-    let bytes = usercopy::prepare(address, bytes, false)?;
-    usercopy::read_vec(address, bytes as usize)
-}
-
-fn write_own(address: u64, contents: &[u8]) -> Result<u64> {
-    let bytes = usercopy::prepare(address, contents.len() as u64, true)?;
-    usercopy::write(address, &contents[..bytes as usize])?;
-    Ok(bytes)
-}
-
-/// What another process asks that may look into this one.
-pub(crate) fn answer_memory(request: &[u8]) -> Result<Vec<u8>> {
-    let text = core::str::from_utf8(request).ok();
-    if let Some([address, bytes]) = text.and_then(remote_request::memory_from_path) {
-        return read_own(address, bytes.min(READ_AT_ONCE));
-    }
-    let (address, contents) = remote_request::store_from_bytes(request).ok_or(Errno::EINVAL)?;
-    Ok(write_own(address, contents)?.to_le_bytes().to_vec())
 }

@@ -2,10 +2,10 @@
 
 use super::dispatch::Call;
 use super::file::{read_scattered, scattered};
-use crate::descriptor::internet_socket::InternetSocket;
 use crate::descriptor::internet_stream::Taking;
 use crate::descriptor::object::{Device, MOST, Object, broken_pipe};
 use crate::descriptor::open_file::OpenFile;
+use crate::descriptor::socket::Socket;
 use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
 use crate::pipe::{Pipe, Side, splice};
@@ -163,7 +163,17 @@ fn fill(from: (&OpenFile, Option<u64>, u64), target: &Pipe, count: u64, waits: b
         if place.is_some() {
             return Err(Errno::EINVAL);
         }
-        return fill_from_stream((from, socket), target, count, waits);
+        let is_nonblocking = from.is_nonblocking();
+        return fill_from_stream(target, count, waits, |room| {
+            socket.receive_stream(room, Taking::default(), is_nonblocking)
+        });
+    }
+    if let Some(socket) = from.as_kind::<Socket>() {
+        if place.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        let is_nonblocking = from.is_nonblocking() || !waits;
+        return fill_from_stream(target, count, waits, |room| socket.take_bytes(room, is_nonblocking));
     }
     loop {
         wait_for_room(target, waits)?;
@@ -180,14 +190,14 @@ fn fill(from: (&OpenFile, Option<u64>, u64), target: &Pipe, count: u64, waits: b
 
 /// From a stream into a pipe. What was taken all goes into the pipe, also where another writer took the room.
 fn fill_from_stream(
-    (from, socket): (&OpenFile, &InternetSocket),
     target: &Pipe,
     count: u64,
     waits: bool,
+    receive: impl FnOnce(u64) -> Result<Vec<u8>>,
 ) -> Result<u64> {
     wait_for_room(target, waits)?;
     let room = count.min(target.ring().room()?.max(1));
-    let bytes = socket.receive_stream(room, Taking::default(), from.is_nonblocking())?;
+    let bytes = receive(room)?;
     let mut done = 0;
     while done < bytes.len() {
         done += target.write_bytes(&bytes[done..], || false)? as usize;

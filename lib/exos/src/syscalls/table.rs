@@ -4,8 +4,8 @@ use super::dispatch::{NUMBERS, Operation, Operations};
 use super::{
     attributes, capability, descriptor, eperm, event_fds, extended_attribute, fallocate, file, futex, identity,
     inotify, kcmp, limit, lock, memory, memory_advice, memory_lock, mount, mqueue, openat2, path, pidfd, poll, prctl,
-    process, process_vm, schedule, semaphore, shared_memory, signal, socket, socket_message, socket_option, splice,
-    system, sysv_msg, time, timer,
+    process, process_vm, schedule, seccomp, semaphore, shared_memory, signal, socket, socket_message, socket_option,
+    splice, system, sysv_msg, time, timer,
 };
 use linux_raw_sys::general as linux;
 
@@ -181,6 +181,7 @@ pub const OPERATIONS: Operations = operations! {
     __NR_pwritev => file::pwritev,
     __NR_prlimit64 => limit::prlimit64,
     __NR_renameat2 => path::renameat2,
+    __NR_seccomp => seccomp::seccomp,
     __NR_getrandom => system::getrandom,
     __NR_statx => path::statx,
     __NR_close_range => descriptor::close_range,

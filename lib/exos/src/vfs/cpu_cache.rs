@@ -1,5 +1,5 @@
-//! Caches of a CPU, as CPUID describes them (Intel's manual, volume 2A, leaf 4; AMD's, leaf 0x8000_001D). Pure but for
-//! the instruction.
+//! Caches of a CPU, as CPUID describes them (Intel's manual, volume 2A, leaf 4; AMD's, leaves 0x8000_001D,
+//! 0x8000_0005 and 0x8000_0006). Pure but for the instruction.
 
 use alloc::vec::Vec;
 use core::arch::x86_64::{__cpuid, __cpuid_count, CpuidResult};
@@ -58,16 +58,41 @@ impl CpuCache {
     }
 }
 
+/// What an older AMD describes by leaves 0x8000_0005 and 0x8000_0006: caches of one CPU each, but for the third level.
+fn legacy_caches([first, second]: [CpuidResult; 2], cpus: u64) -> Vec<CpuCache> {
+    /// Ways by the code of four bits that both upper levels have; 0: not there, or as many as lines.
+    const WAYS: [u32; 16] = [0, 1, 2, 0, 4, 0, 8, 0, 16, 0, 32, 48, 64, 96, 128, 0];
+    let cache = |level, kind, word: u32, ways: u32, bytes: u32, sharers: u64| {
+        let line = word & 0xff;
+        let sets = bytes.checked_div(line * ways).filter(|sets| *sets > 0)?;
+        Some(CpuCache { level, kind, line, partitions: 1, ways, sets, sharers: sharers.next_power_of_two() })
+    };
+    let upper = |word: u32| WAYS[(word >> 12 & 15) as usize];
+    let of_first = |kind, word: u32| cache(1, kind, word, word >> 16 & 0xff, (word >> 24) << 10, 1);
+    let all = [
+        of_first("Data", first.ecx),
+        of_first("Instruction", first.edx),
+        cache(2, "Unified", second.ecx, upper(second.ecx), (second.ecx >> 16) << 10, 1),
+        cache(3, "Unified", second.edx, upper(second.edx), (second.edx >> 18) << 19, cpus),
+    ];
+    all.into_iter().flatten().collect()
+}
+
 /// The caches of the CPU that this runs on. Empty where CPUID describes none.
-pub fn caches() -> Vec<CpuCache> {
+pub fn caches(cpus: u64) -> Vec<CpuCache> {
     const INTEL: u32 = 4;
     const AMD: u32 = 0x8000_001d;
+    const LEGACY: [u32; 2] = [0x8000_0005, 0x8000_0006];
     let of_leaf = |leaf| (0..MOST).map_while(|index| CpuCache::decode(__cpuid_count(leaf, index))).collect::<Vec<_>>();
     let has_topology = __cpuid(0x8000_0000).eax >= AMD && __cpuid(0x8000_0001).ecx >> 22 & 1 != 0;
-    match (has_topology, __cpuid(0).eax >= INTEL) {
+    let found = match (has_topology, __cpuid(0).eax >= INTEL) {
         (true, _) => of_leaf(AMD),
         (false, true) => of_leaf(INTEL),
         _ => Vec::new(),
+    };
+    match __cpuid(0x8000_0000).eax >= LEGACY[1] && found.is_empty() {
+        true => legacy_caches(LEGACY.map(|leaf| __cpuid(leaf)), cpus),
+        false => found,
     }
 }
 
@@ -82,6 +107,13 @@ mod tests {
         let cache = CpuCache::decode(leaf).unwrap();
         assert_eq!((cache.level, cache.kind, cache.kilobytes(), cache.ways, cache.sets), (1, "Data", 48, 12, 64));
         assert_eq!([cache.sharing(0, 4), cache.sharing(3, 4), cache.sharing(2, 3)], [(0, 2), (2, 2), (2, 1)]);
+        // What QEMU says of an AMD without topology: 64 KiB twice, 512 KiB, 16 MiB shared by all.
+        let first = CpuidResult { eax: 0, ebx: 0, ecx: 64 << 24 | 2 << 16 | 1 << 8 | 64, edx: 64 << 24 | 2 << 16 | 64 };
+        let second = CpuidResult { eax: 0, ebx: 0, ecx: 512 << 16 | 8 << 12 | 64, edx: 32 << 18 | 8 << 12 | 64 };
+        let found = legacy_caches([first, second], 2);
+        let told: Vec<_> =
+            found.iter().map(|cache| (cache.level, cache.kilobytes(), cache.ways, cache.sharers)).collect();
+        assert_eq!(told, [(1, 64, 2, 1), (1, 64, 2, 1), (2, 512, 16, 1), (3, 16384, 16, 2)]);
         assert_eq!(CpuCache::decode(CpuidResult { eax: 0, ebx: 0, ecx: 0, edx: 0 }), None);
     }
 }

@@ -28,6 +28,8 @@ pub const NAME_BYTES: usize = 255;
 const USERS: &[u8] = b"user.";
 const TRUSTED: &[u8] = b"trusted.";
 const SECURITY: &[u8] = b"security.";
+/// Capabilities of a program, which nothing here heeds.
+const CAPABILITY: &[u8] = b"security.capability";
 
 /// Names with what they stand for, as they lie one behind the other.
 fn pairs(mut bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
@@ -66,7 +68,7 @@ impl<S: PageStorage> FileTree<S> {
         flags: u32,
     ) -> Result<()> {
         let is_on_disk = self.backings.contains_key(&self.node(id)?.volume);
-        if is_on_disk || name.starts_with(SECURITY) {
+        if is_on_disk || name == CAPABILITY {
             return Err(Errno::EOPNOTSUPP);
         }
         self.check_attribute(id, who, name, true)?;
@@ -150,6 +152,7 @@ impl<S: PageStorage> FileTree<S> {
             return Err(Errno::EINVAL);
         }
         match known {
+            SECURITY if write && who.uid != 0 => Err(Errno::EPERM),
             TRUSTED if who.uid != 0 => Err(if write { Errno::EPERM } else { Errno::ENODATA }),
             USERS if !has_users(node) => Err(if write { Errno::EPERM } else { Errno::ENODATA }),
             USERS if write && is_common(node) && who.uid != 0 && who.uid != node.uid => Err(Errno::EPERM),

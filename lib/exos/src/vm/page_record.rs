@@ -349,6 +349,11 @@ impl PageRecord {
         self.peak
     }
 
+    /// The peak is what is there now.
+    pub fn reset_peak(&mut self) {
+        self.peak = self.present;
+    }
+
     /// Whether none is.
     pub fn is_empty(&self) -> bool {
         self.present == 0
