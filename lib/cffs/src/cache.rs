@@ -113,6 +113,36 @@ impl<D: Device> FileSystem<'_, D> {
         Ok(page)
     }
 
+    /// Reads neighbouring blocks into the cache in one transfer: `children` are their parents' pages and sectors.
+    /// None of the blocks may be cached.
+    pub(crate) fn fill_run(&mut self, children: &[(usize, usize)], first: u64, owner: Number) -> Result<()> {
+        let mut pages = Vec::with_capacity(children.len());
+        let mut outcome = Ok(());
+        for (block, (parent, sector)) in (first..).zip(children) {
+            outcome = self.free_page().and_then(|page| {
+                let bound = self.xn.bind(&CALLER, *parent, *sector, block, page)?;
+                self.cache.owner[page] = owner;
+                self.cache.touch(page);
+                if bound != Bound::Zeroed {
+                    pages.push(page);
+                }
+                Ok(())
+            });
+            if outcome.is_err() || pages.is_empty() {
+                break;
+            }
+        }
+        let mut blocks = vec![[0; BLOCK_SIZE]; pages.len()];
+        self.counts.reads += pages.len() as u64;
+        let read = self.device.read_run(first, &mut blocks).map_err(|_| Error::Io);
+        for (page, bytes) in pages.into_iter().zip(&blocks) {
+            self.xn.frames.store(page, 0, bytes);
+            let done = self.xn.read_done(page, read.is_ok());
+            outcome = outcome.and(done.map_err(Error::from));
+        }
+        outcome.and(read)
+    }
+
     /// The page of `block`, a child of a sector of `parent`. A cached block of another owner is damage: XN gives a
     /// block one owner, so a crafted image made the second one.
     pub(crate) fn child_page(&mut self, parent: usize, sector: usize, block: u64, owner: Number) -> Result<usize> {

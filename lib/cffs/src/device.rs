@@ -8,6 +8,9 @@ use xn::format::Block;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failed;
 
+/// Most blocks of one transfer.
+pub const RUN: usize = 16;
+
 /// An array of blocks of 4,096 bytes. Each call returns when its transfer has completed.
 pub trait Device {
     /// Number of blocks.
@@ -18,6 +21,16 @@ pub trait Device {
     fn write(&mut self, block: u64, bytes: &Block) -> Result<(), Failed>;
     /// Makes all completed writes durable.
     fn flush(&mut self) -> Result<(), Failed>;
+
+    /// Reads neighbouring blocks, at most [`RUN`]. A device that can does this in one transfer.
+    fn read_run(&mut self, first: u64, blocks: &mut [Block]) -> Result<(), Failed> {
+        (first..).zip(blocks).try_for_each(|(block, bytes)| self.read(block, bytes))
+    }
+
+    /// Writes neighbouring blocks, at most [`RUN`]. Where it fails, some may have been written.
+    fn write_run(&mut self, first: u64, blocks: &[&Block]) -> Result<(), Failed> {
+        (first..).zip(blocks).try_for_each(|(block, bytes)| self.write(block, bytes))
+    }
 }
 
 impl<D: Device> Device for &mut D {
@@ -35,6 +48,14 @@ impl<D: Device> Device for &mut D {
 
     fn flush(&mut self) -> Result<(), Failed> {
         (**self).flush()
+    }
+
+    fn read_run(&mut self, first: u64, blocks: &mut [Block]) -> Result<(), Failed> {
+        (**self).read_run(first, blocks)
+    }
+
+    fn write_run(&mut self, first: u64, blocks: &[&Block]) -> Result<(), Failed> {
+        (**self).write_run(first, blocks)
     }
 }
 

@@ -4,7 +4,7 @@
 //! acknowledged is there after a crash, byte for byte. Any other file is in some state since its last fsync, with zeros
 //! where blocks were not there yet. A renamed file has exactly one of its names.
 
-use crate::device::Device;
+use crate::device::{Device, RUN};
 use crate::edit::Edit;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
@@ -14,7 +14,14 @@ use alloc::vec;
 use alloc::vec::Vec;
 use xn::block::{DIRTY, OPEN};
 use xn::error::Error as Xn;
+use xn::format::Block;
 use xn::volume::Phase;
+
+/// Submitted pages whose blocks are neighbours.
+struct Run {
+    first: u64,
+    pages: Vec<usize>,
+}
 
 impl<D: Device> FileSystem<'_, D> {
     /// Makes completed writes durable, and what waited for that free.
@@ -41,11 +48,53 @@ impl<D: Device> FileSystem<'_, D> {
     /// Submits a page, if XN permits that now, and awaits the write.
     fn submit(&mut self, page: usize) -> Result<()> {
         let block = self.xn.submit(page)?;
-        self.counts.writes += 1;
-        let done = self.device.write(block, &self.xn.frames.0[page]).is_ok();
-        self.xn.write_done(page, done)?;
+        self.await_run(&mut Run { first: block, pages: vec![page] })
+    }
+
+    /// Submits a page, if XN permits that now. Neighbours on the device are written together: a run is written before
+    /// a page that does not continue it.
+    fn submit_into(&mut self, run: &mut Run, page: usize) -> Result<()> {
+        let block = self.xn.submit(page)?;
+        if run.pages.len() == RUN || block != run.first + run.pages.len() as u64 {
+            let written = self.await_run(run);
+            run.first = block;
+            run.pages.push(page);
+            return written;
+        }
+        run.pages.push(page);
+        Ok(())
+    }
+
+    /// Writes a run of submitted pages, which is empty then.
+    fn await_run(&mut self, run: &mut Run) -> Result<()> {
+        if run.pages.is_empty() {
+            return Ok(());
+        }
+        self.counts.writes += run.pages.len() as u64;
+        let blocks: Vec<&Block> = run.pages.iter().map(|page| &self.xn.frames.0[*page]).collect();
+        let done = self.device.write_run(run.first, &blocks).is_ok();
         self.unflushed = true;
+        for page in run.pages.drain(..) {
+            self.xn.write_done(page, done)?;
+        }
         if done { Ok(()) } else { Err(Error::Io) }
+    }
+
+    /// Submits pages in the order of their blocks; a page that waits for others, if there is one.
+    fn submit_all(&mut self, dirty: &mut [usize]) -> Result<Option<usize>> {
+        dirty.sort_unstable_by_key(|page| self.xn.memory.registry.blocks[*page].block());
+        let (mut waits, mut run, mut outcome) = (None, Run { first: 0, pages: Vec::new() }, Ok(()));
+        for page in dirty {
+            match self.submit_into(&mut run, *page) {
+                Err(Error::Refused(Xn::Unready(_) | Xn::Unflushed(_))) => waits = Some(*page),
+                other => outcome = other,
+            }
+            if outcome.is_err() {
+                break;
+            }
+        }
+        let last = self.await_run(&mut run);
+        outcome.and(last).map(|()| waits)
     }
 
     /// Writes a page after everything that it waits for.
@@ -78,19 +127,12 @@ impl<D: Device> FileSystem<'_, D> {
             return Ok(());
         }
         loop {
-            let dirty: Vec<usize> =
+            let mut dirty: Vec<usize> =
                 (0..self.xn.memory.registry.blocks.len()).filter(|page| self.is_dirty(*page)).collect();
             if dirty.is_empty() {
                 return if self.unflushed { self.flush() } else { Ok(()) };
             }
-            let mut waits = None;
-            for page in &dirty {
-                match self.submit(*page) {
-                    Err(Error::Refused(Xn::Unready(_) | Xn::Unflushed(_))) => waits = Some(*page),
-                    other => other?,
-                }
-            }
-            match waits {
+            match self.submit_all(&mut dirty)? {
                 Some(_) if self.unflushed => self.flush()?,
                 Some(page) => self.write_page(page)?,
                 None => (),

@@ -3,7 +3,7 @@
 //! A file block without pointer is a hole, and a reserved one reads as zeros. Bytes behind the end of a file are zeros
 //! in its last block; an extension makes sure.
 
-use crate::device::Device;
+use crate::device::{Device, RUN};
 use crate::edit::Edit;
 use crate::error::{Error, Result};
 use crate::file_system::{CALLER, FileSystem};
@@ -12,6 +12,7 @@ use crate::layout::inode::{Inode, POINTERS};
 use crate::layout::node::inode_place;
 use crate::layout::{BLOCK_BITS, Number, RESERVED_BIT, get, put};
 use crate::template::{DATA, INDIRECT};
+use alloc::vec::Vec;
 use xn::format::BLOCK_SIZE;
 use xn::frames::Frames;
 use xn::template::RESERVED;
@@ -108,6 +109,29 @@ impl<D: Device> FileSystem<'_, D> {
         }
     }
 
+    /// Reads the blocks of a file from `first` to `end` in one transfer, as far as they are neighbours on the device
+    /// and none is cached; how many. One block alone is left to [`Self::data_page`].
+    fn read_ahead(&mut self, number: Number, first: u64, end: u64) -> Result<u64> {
+        let (mut children, mut start) = (Vec::new(), 0);
+        for index in first..end.min(first + RUN as u64) {
+            let Some(slot) = self.locate(number, index, false)? else { break };
+            let pointer = self.pointer(&slot);
+            let block = pointer & BLOCK_BITS;
+            let continues = children.is_empty() || block == start + children.len() as u64;
+            if block == 0 || pointer & RESERVED_BIT != 0 || !continues || self.cached(block).is_some() {
+                break;
+            }
+            if children.is_empty() {
+                start = block;
+            }
+            children.push((slot.page, slot.sector));
+        }
+        if children.len() > 1 {
+            self.fill_run(&children, start, number)?;
+        }
+        Ok(children.len() as u64)
+    }
+
     /// The page of a file block, allocated if it has none.
     fn page_to_write(&mut self, number: Number, index: u64) -> Result<usize> {
         let slot = self.locate(number, index, true)?.ok_or(Error::FileTooLarge)?;
@@ -133,6 +157,38 @@ impl<D: Device> FileSystem<'_, D> {
         self.bind(slot.page, slot.sector, block, page, number)
     }
 
+    /// Allocates missing blocks of a file from `first` to `end` in one transaction, as far as their pointers share a
+    /// sector and neighbours on the device are free; how many. One block alone is left to [`Self::page_to_write`].
+    fn allocate_run(&mut self, number: Number, first: u64, end: u64) -> Result<u64> {
+        let slot = self.locate(number, first, true)?.ok_or(Error::FileTooLarge)?;
+        if self.pointer(&slot) != 0 || end < first + 2 {
+            return Ok(0);
+        }
+        let start = self.choose(self.goal(&slot, number)?)?;
+        let (mut edit, mut pages) = (Edit::default(), Vec::new());
+        for index in first..end.min(first + RUN as u64) {
+            let block = start + pages.len() as u64;
+            let there = self.locate(number, index, false)?.filter(|there| {
+                (there.page, there.sector, there.header) == (slot.page, slot.sector, slot.header)
+                    && self.pointer(there) == 0
+            });
+            let Some(there) = there else { break };
+            if !self.is_free(block)? {
+                break;
+            }
+            pages.push(self.free_page()?);
+            edit.declare(Action::Allocate, block, DATA);
+            self.set_pointer(&mut edit, &there, number, block);
+        }
+        self.edit_inode(&mut edit, number, |inode| inode.blocks += pages.len() as u64)?;
+        self.commit(&edit)?;
+        let count = pages.len() as u64;
+        for (block, page) in (start..).zip(pages) {
+            self.bind(slot.page, slot.sector, block, page, number)?;
+        }
+        Ok(count)
+    }
+
     /// Behind the block before, else near the holder of the pointer.
     fn goal(&self, slot: &Slot, _: Number) -> Result<u64> {
         let first = slot.header.is_none() || slot.at == 0;
@@ -152,10 +208,15 @@ impl<D: Device> FileSystem<'_, D> {
         self.step();
         let inode = self.regular(number)?;
         let length = inode.size.saturating_sub(offset).min(bytes.len() as u64) as usize;
-        let mut done = 0;
+        let end = (offset + length as u64).div_ceil(BYTES);
+        let (mut done, mut ahead) = (0, 0);
         while done < length {
             self.step();
             let (index, within) = ((offset + done as u64) / BYTES, ((offset + done as u64) % BYTES) as usize);
+            if index >= ahead {
+                ahead = index + self.read_ahead(number, index, end)?.max(1);
+                self.step();
+            }
             let count = (BLOCK_SIZE - within).min(length - done);
             let part = &mut bytes[done..done + count];
             match self.data_page(number, index)? {
@@ -202,11 +263,27 @@ impl<D: Device> FileSystem<'_, D> {
         if offset > inode.size && length > 0 {
             self.clear_tail(number, inode.size)?;
         }
-        let (mut done, mut verdict) = (0, Ok(()));
+        let end = (offset + length as u64).div_ceil(BYTES);
+        let (mut done, mut verdict, mut ahead) = (0, Ok(()), 0);
         while done < length && verdict.is_ok() {
             let (index, within) = ((offset + done as u64) / BYTES, ((offset + done as u64) % BYTES) as usize);
             let count = (BLOCK_SIZE - within).min(length - done);
             self.step();
+            if index >= ahead {
+                let found = match self.allocate_run(number, index, end) {
+                    // What has no room together may have it block by block.
+                    Err(Error::NoSpace | Error::NoMemory) => Ok(0),
+                    other => other,
+                };
+                match found {
+                    Ok(count) => ahead = index + count.max(1),
+                    Err(error) => {
+                        verdict = Err(error);
+                        break;
+                    }
+                }
+                self.step();
+            }
             verdict = self.write_part(number, index, within, &bytes[done..done + count]);
             done += if verdict.is_ok() { count } else { 0 };
         }

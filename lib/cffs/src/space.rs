@@ -24,7 +24,7 @@ impl<D: Device> FileSystem<'_, D> {
         Ok(self.xn.load_map(region, region as usize, Some(&bytes))?)
     }
 
-    fn is_free(&mut self, block: u64) -> Result<bool> {
+    pub(crate) fn is_free(&mut self, block: u64) -> Result<bool> {
         if block >= self.xn.superblock().blocks {
             return Ok(false);
         }
@@ -107,13 +107,13 @@ impl<D: Device> FileSystem<'_, D> {
     /// round.
     pub(crate) fn reclaim(&mut self) {
         let held = |system: &Self| system.xn.memory.ledger.iter().filter(|record| record.count > 0).count();
-        let mut before = usize::MAX;
-        while held(self) < before && held(self) > 0 {
-            before = held(self);
+        let (mut before, mut now) = (usize::MAX, held(self));
+        while now < before && now > 0 {
             let mut cursor = 0;
             while let Err(Xn::Again(next)) = self.xn.reclaim(cursor) {
                 cursor = next;
             }
+            (before, now) = (now, held(self));
         }
     }
 
@@ -123,10 +123,7 @@ impl<D: Device> FileSystem<'_, D> {
         let mut free = 0;
         for region in 0..self.xn.superblock().regions() {
             self.load_map(region)?;
-            let maps = &self.xn.memory.maps;
-            let last = ((region + 1) * REGION_BLOCKS).min(blocks);
-            let is_free = |block: &u64| matches!(maps.get(*block), Ok(Use::Free | Use::Held));
-            free += (region * REGION_BLOCKS..last).filter(is_free).count() as u64;
+            free += self.xn.memory.maps.room(region)?;
         }
         Ok((blocks, free))
     }

@@ -3,13 +3,80 @@
 mod support;
 
 use cffs::arena::Arena;
+use cffs::device::{Device, Failed, RUN};
 use cffs::error::Error;
 use cffs::layout::inode::{BLOCK_DEVICE, CHARACTER, DIRECTORY, FIFO, FILE, LINK, SOCKET};
 use cffs::name::New;
+use std::cell::Cell;
 use support::{HOW, Memory, check, volume, with};
+use xn::format::Block;
 
 fn new(mode: u16) -> New<'static> {
     New { mode, ..New::default() }
+}
+
+/// Counts transfers; a run of blocks is one.
+struct Counting<'a>(Memory, &'a Cell<usize>);
+
+impl Counting<'_> {
+    fn count(&self) {
+        self.1.set(self.1.get() + 1);
+    }
+}
+
+impl Device for Counting<'_> {
+    fn blocks(&self) -> u64 {
+        self.0.blocks()
+    }
+
+    fn read(&mut self, block: u64, bytes: &mut Block) -> Result<(), Failed> {
+        self.count();
+        self.0.read(block, bytes)
+    }
+
+    fn write(&mut self, block: u64, bytes: &Block) -> Result<(), Failed> {
+        self.count();
+        self.0.write(block, bytes)
+    }
+
+    fn flush(&mut self) -> Result<(), Failed> {
+        self.0.flush()
+    }
+
+    fn read_run(&mut self, first: u64, blocks: &mut [Block]) -> Result<(), Failed> {
+        self.count();
+        assert!(blocks.len() <= RUN);
+        self.0.read_run(first, blocks)
+    }
+
+    fn write_run(&mut self, first: u64, blocks: &[&Block]) -> Result<(), Failed> {
+        self.count();
+        assert!(blocks.len() <= RUN);
+        self.0.write_run(first, blocks)
+    }
+}
+
+#[test]
+fn neighbouring_blocks_go_in_one_transfer_and_one_transaction() {
+    let (device, mut arena, count) = (volume(4_000), Arena::new(512, 256), Cell::new(0));
+    let body: Vec<u8> = (0..1_u32 << 20).map(|index| (index / 3) as u8).collect();
+    let blocks = body.len() / 4096;
+    let (mut system, _) = arena.mount(Counting(device.clone(), &count), HOW).expect("mounts");
+    let file = system.create(system.root(), b"large", &new(FILE | 0o644)).expect("room");
+    let before = system.counts().transactions;
+    assert_eq!(system.write(file, 0, &body), Ok(body.len()));
+    let transactions = system.counts().transactions - before;
+    assert!(transactions < blocks as u64 / 4, "{transactions} transactions for {blocks} blocks");
+    count.set(0);
+    assert_eq!(system.sync(), Ok(()));
+    assert!(count.get() < blocks / 8, "{} transfers for {blocks} blocks", count.get());
+    system.unmount().expect("closes");
+    let (mut system, _) = arena.mount(Counting(device, &count), HOW).expect("mounts");
+    let file = system.lookup(system.root(), b"large").expect("made");
+    let mut read = vec![1; body.len()];
+    count.set(0);
+    assert_eq!(system.read(file, 0, &mut read), Ok(body.len()));
+    assert!(read == body && count.get() < blocks / 8, "{} transfers for {blocks} blocks", count.get());
 }
 
 #[test]

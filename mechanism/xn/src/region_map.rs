@@ -42,6 +42,14 @@ impl Maps<'_> {
         })
     }
 
+    /// How many blocks of a region are free or held, 32 at a time.
+    pub fn room(&self, region: u64) -> Result<u64> {
+        let words = &self.pages[self.page_of(region * REGION_BLOCKS)?];
+        // The two bits of a block that is used or fresh differ.
+        let taken = words.iter().map(|word| u64::from(((word ^ word >> 1) & ALL_USED).count_ones()));
+        Ok(REGION_BLOCKS - taken.sum::<u64>())
+    }
+
     fn page_of(&self, block: u64) -> Result<usize> {
         let entry = self.directory.get((block / REGION_BLOCKS) as usize).copied().unwrap_or(0);
         (entry as usize).checked_sub(1).ok_or(Error::Absent(block))
