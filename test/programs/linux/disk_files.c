@@ -172,7 +172,9 @@ static void find_on_disk(const char *disk) {
     strcpy(place, last);
     munmap(place, PAGE);
     close(file);
-    sync();
+    file = open(".", O_RDONLY);
+    if (syncfs(file)) fail("syncfs", models, 0);
+    close(file);
     char *all = aligned_alloc(PAGE, 1 << 20);
     int raw = open(disk, O_RDONLY | O_DIRECT);
     for (long got; (got = read(raw, all, 1 << 20)) > 0;)

@@ -19,7 +19,9 @@ mod guest {
                 return entry::START_FAILURE_STATUS;
             }
         };
-        session.wait_for_disks();
+        if !session.wait_for_disks() {
+            return entry::START_FAILURE_STATUS;
+        }
         if let Err(error) = session.first.run(session.key) {
             runtime::error_line!("chitin: the first process gets no time slice: error {}", error.number());
             return entry::START_FAILURE_STATUS;

@@ -216,6 +216,14 @@ pub fn sync_files() -> Result<()> {
     if disk::find(0).is_none() { Ok(()) } else { process().files.lock().sync_files() }
 }
 
+/// Gives up the clean pages of a file that a disk keeps.
+///
+/// # Errors
+/// Those of the connection with the server.
+pub fn discard(node: u64) -> Result<()> {
+    if disk::find(0).is_none() { Ok(()) } else { process().files.lock().discard(node) }
+}
+
 /// Writes back all files and flushes every disk: `sync`.
 pub fn sync_all() {
     // As on Linux, sync tells of no error.

@@ -36,6 +36,15 @@ impl FileServer {
         *message = [NOT_YET, seen, 0, 0, 0, 0];
     }
 
+    /// See `Request::SyncFiles`: gives up clean pages of a file. What a write-back has taken would count as clean.
+    pub(crate) fn discard_pages(&mut self, caller: u64, node: u64) -> Result<Answer> {
+        let node = self.start(caller, node)?.node;
+        if !self.keeper.is_writing {
+            self.tree.evict_file(node, u64::MAX);
+        }
+        Ok(NOTHING)
+    }
+
     /// See `Request::SyncFiles`: waits for a round that begins after this.
     pub(crate) fn sync_files(&mut self, ticket: u64) -> Result<Answer> {
         if self.tree.backings.is_empty() {

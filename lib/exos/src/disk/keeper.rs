@@ -15,6 +15,7 @@ use crate::address_map::PAGE_SIZE;
 use crate::errno::Errno;
 use crate::hw::current::set_service_state;
 use crate::hw::{disk, entropy};
+use crate::server::dispatch::FileServer;
 use crate::server::main_loop::Server;
 use crate::server::principals;
 use crate::server::protocol::{DISK_DONE, DISK_WORK};
@@ -22,18 +23,18 @@ use crate::hw::page_store::PageStore;
 use crate::vfs::file_data::PageStorage;
 use crate::vfs::inode::NodeId;
 use crate::vfs::namespace::FileTree;
-use crate::vfs::persistent::{Change, Dirty, FIRST_DISK_VOLUME, Made, Restored};
+use crate::vfs::persistent::{Change, Dirty, FIRST_DISK_VOLUME, KEPT_IN_MEMORY, Made, Restored};
 use crate::vfs::superblock::VolumeId;
 use crate::wait;
 use abi::limits::PAGE_SIZE as BLOCK_BYTES;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use cffs::arena::Arena;
-use cffs::device::Device;
+use cffs::device::{Device, RUN};
 use cffs::error::Error;
 use cffs::file_system::FileSystem;
 use cffs::layout::Number;
@@ -72,6 +73,8 @@ pub struct Requests {
     pub done: u64,
     /// Those that failed: the first and the last number of the round, and why.
     pub failed: VecDeque<(u64, u64, Errno)>,
+    /// A write-back runs: pages that it has taken are in no list of dirty ones.
+    pub is_writing: bool,
     /// Reads that failed.
     pub lost: VecDeque<(NodeId, u64)>,
     /// A write waits for room.
@@ -82,7 +85,8 @@ pub struct Requests {
     pub environment: Option<EnvironmentId>,
     /// All disks are looked at.
     pub has_begun: bool,
-    /// What the host found on each disk: `b` zeros alone, `v` a volume, `o` other data, which it has told of.
+    /// What the host found on each disk: `b` zeros alone, `v` a volume, `r` the root, `o` other data, which it has told
+    /// of.
     pub contents: Vec<u8>,
     /// Why a disk is not mounted, for people.
     pub complaints: Vec<String>,
@@ -146,8 +150,14 @@ fn now() -> i64 {
 }
 
 /// Where a disk is mounted.
-fn place(disk: u64) -> String {
-    if disk == 0 { String::from("/disk") } else { format!("/disk{}", disk + 1) }
+fn place(disk: u64, is_root: bool) -> String {
+    if is_root {
+        String::from("/")
+    } else if disk == 0 {
+        String::from("/disk")
+    } else {
+        format!("/disk{}", disk + 1)
+    }
 }
 
 /// Looks at a disk: nothing where there is none; no volume where it holds something else.
@@ -157,19 +167,21 @@ fn open(state: &'static State, number: u64) -> Option<Option<Volume>> {
     if content == Some(b'o') {
         return Some(None);
     }
-    Some(match mount(state, number, content == Some(b'b')) {
+    Some(match mount(state, number, content.unwrap_or(b'v')) {
         Ok(volume) => Some(volume),
         Err(why) => {
             let name = letter(number);
-            let line = format!("/dev/vd{name} is not mounted at {}: {why}; it is left as it is", place(number));
+            let place = place(number, content == Some(b'r'));
+            let line = format!("/dev/vd{name} is not mounted at {place}: {why}; it is left as it is");
             state.lock().server.keeper.complaints.push(line);
             None
         }
     })
 }
 
-/// Mounts the volume of a disk. `is_blank`: the disk holds zeros alone, and the first write-back makes the volume.
-fn mount(state: &'static State, number: u64, is_blank: bool) -> Result<Volume, String> {
+/// Mounts the volume of a disk with this `content`. On zeros alone the first write-back makes the volume.
+fn mount(state: &'static State, number: u64, content: u8) -> Result<Volume, String> {
+    let (is_blank, is_root) = (content == b'b', content == b'r');
     let adapter = Adapter::new(number, &mut state.lock().server.mappings).map_err(|_| "there is no memory")?;
     let id = FIRST_DISK_VOLUME + number as VolumeId;
     let mut volume = Volume { id, system: None, blank: None, numbers: BTreeMap::new(), orphans: Vec::new() };
@@ -182,14 +194,14 @@ fn mount(state: &'static State, number: u64, is_blank: bool) -> Result<Volume, S
     } else {
         let arena = Box::leak(Box::new(Arena::new(CACHE, RECORDS)));
         let (mut system, _) = arena.mount(adapter, Mount { read_only: false, now: now() }).map_err(explain)?;
-        let found = walk(&mut system).map_err(explain)?;
+        let found = walk(&mut system, if is_root { &KEPT_IN_MEMORY } else { &[] }).map_err(explain)?;
         volume.system = Some(system);
         found
     };
     let (numbers, all): (Vec<Number>, Vec<Restored>) = found.into_iter().unzip();
     let source = format!("/dev/vd{}", letter(number));
     let mut server = state.lock();
-    let nodes = server.server.tree.restore(id, source.as_bytes(), place(number).as_bytes(), &all);
+    let nodes = server.server.tree.restore(id, source.as_bytes(), place(number, is_root).as_bytes(), &all);
     let nodes = nodes.map_err(|error| format!("error {}", error.number()))?;
     drop(server);
     if volume.system.is_some() {
@@ -220,8 +232,8 @@ fn root() -> Restored {
     Restored { directory: 0, name: Vec::new(), same: None, made, size: 0, times: [time; 3] }
 }
 
-/// Every node of a file system, directories before what they hold.
-fn walk(system: &mut FileSystem<'static, Adapter>) -> Result<Vec<(Number, Restored)>, Error> {
+/// Every node of a file system, directories before what they hold; without these names of its root directory.
+fn walk(system: &mut FileSystem<'static, Adapter>, without: &[&[u8]]) -> Result<Vec<(Number, Restored)>, Error> {
     let mut seen = BTreeMap::new();
     let top = system.root();
     let mut all = vec![(top, restored(system, top, 0, Vec::new(), None)?)];
@@ -234,7 +246,7 @@ fn walk(system: &mut FileSystem<'static, Adapter>) -> Result<Vec<(Number, Restor
             let listed = system.list(number, cookie, 64)?;
             let Some(last) = listed.last() else { break };
             cookie = last.cookie;
-            for entry in listed {
+            for entry in listed.into_iter().filter(|entry| next > 0 || !without.contains(&&entry.name[..])) {
                 let same = seen.get(&entry.number).copied();
                 seen.entry(entry.number).or_insert(all.len());
                 all.push((entry.number, restored(system, entry.number, next, entry.name, same)?));
@@ -304,6 +316,7 @@ fn make_room(tree: &mut FileTree<PageStore>, volumes: &[Volume], few: u64) {
 /// One write-back of all volumes.
 fn round(state: &'static State, volumes: &mut [Volume], asked: u64, ends: bool) {
     let mut outcome = Ok(());
+    state.lock().server.keeper.is_writing = true;
     for volume in volumes.iter_mut() {
         if let Err(error) = volume.write_back(state) {
             outcome = Err(errno(error));
@@ -317,11 +330,11 @@ fn round(state: &'static State, volumes: &mut [Volume], asked: u64, ends: bool) 
         volume.count_space(state);
     }
     let mut server = state.lock();
-    let tree = &mut server.server.tree;
+    let FileServer { tree, keeper, .. } = &mut server.server;
+    keeper.is_writing = false;
     let few = tree.store.capacity() / 8;
     make_room(tree, volumes, few);
     tree.is_squeezed = tree.store.room() < few;
-    let keeper = &mut server.server.keeper;
     if let Err(error) = outcome {
         if keeper.failed.len() == ROUNDS {
             keeper.failed.pop_front();
@@ -495,6 +508,46 @@ fn apply(
     Ok(())
 }
 
+/// Writes dirty pages of a file, neighbours together.
+fn write_pages(
+    state: &'static State,
+    system: &mut FileSystem<'static, Adapter>,
+    (id, number): (NodeId, Number),
+    size: u64,
+    pages: &BTreeSet<u64>,
+) -> Result<(), Error> {
+    let mut run = Vec::with_capacity(RUN * BLOCK);
+    let mut pages = pages.iter().copied().peekable();
+    while let Some(first) = pages.next() {
+        run.clear();
+        copy_onto(state, &mut run, (id, first), size);
+        while !run.is_empty() && run.len() % BLOCK == 0 && run.len() < RUN * BLOCK {
+            let next = first + (run.len() / BLOCK) as u64;
+            if pages.next_if_eq(&next).is_none() || !copy_onto(state, &mut run, (id, next), size) {
+                break;
+            }
+        }
+        let mut done = 0;
+        while done < run.len() {
+            match system.write(number, first * PAGE_SIZE + done as u64, &run[done..])? {
+                0 => return Err(Error::NoSpace),
+                some => done += some,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Appends what a file has of a page to a run; whether it has the page.
+fn copy_onto(state: &'static State, run: &mut Vec<u8>, (id, index): (NodeId, u64), size: u64) -> bool {
+    let end = run.len();
+    run.resize(end + BLOCK, 0);
+    let is_there = state.lock().server.tree.copy_page(id, index, &mut run[end..]);
+    let length = if is_there { PAGE_SIZE.min(size.saturating_sub(index * PAGE_SIZE)) as usize } else { 0 };
+    run.truncate(end + length);
+    length > 0
+}
+
 fn write_node(
     state: &'static State,
     system: &mut FileSystem<'static, Adapter>,
@@ -510,21 +563,7 @@ fn write_node(
     if let Some(cut) = dirty.cut {
         system.truncate(number, cut)?;
     }
-    let mut bytes = [0; BLOCK];
-    for index in &dirty.pages {
-        let start = index * PAGE_SIZE;
-        let length = PAGE_SIZE.min(snapshot.size.saturating_sub(start)) as usize;
-        let is_there = state.lock().server.tree.copy_page(id, *index, &mut bytes);
-        if is_there && length > 0 {
-            let mut done = 0;
-            while done < length {
-                match system.write(number, start + done as u64, &bytes[done..length])? {
-                    0 => return Err(Error::NoSpace),
-                    some => done += some,
-                }
-            }
-        }
-    }
+    write_pages(state, system, (id, number), snapshot.size, &dirty.pages)?;
     let inode = system.attributes(number)?;
     if inode.is_file() {
         if inode.size != snapshot.size {

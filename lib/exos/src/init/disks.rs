@@ -11,14 +11,15 @@ use runtime::predicate::{Operator, clock, word};
 const AGAIN: u64 = 1_000_000_000;
 
 impl Session {
-    /// Waits until the keeper has looked at every disk, and says what it left alone.
-    pub fn wait_for_disks(&self) {
+    /// Waits until the keeper has looked at every disk, and says what it left alone; false where the root is missing.
+    pub fn wait_for_disks(&self) -> bool {
         if disk::find(0).is_none() {
-            return;
+            return true;
         }
         self.wait_for_keeper(|session| session.state.lock().server.keeper.has_begun);
         let complaints = core::mem::take(&mut self.state.lock().server.keeper.complaints);
         complaints.iter().for_each(|line| runtime::error_line!("chitin: {line}"));
+        complaints.is_empty() || !self.state.lock().server.keeper.contents.starts_with(b"r")
     }
 
     /// Writes everything back and closes the volumes; whether that could be done.

@@ -191,6 +191,7 @@ impl FileServer {
             }
             Request::MakeInternetSocket => self.make_internet_socket(caller, who, [a, b, c]).map(Outcome::Done),
             Request::InternetSocket => self.on_internet_socket(caller, a, b, [c, d, e]).map(Outcome::Done),
+            Request::SyncFiles if b != 0 => self.discard_pages(caller, b).map(Outcome::Done),
             Request::SyncFiles => self.sync_files(a).map(Outcome::Done),
             Request::SyncDisk => self.sync_disk(caller, a, b).map(Outcome::Done),
             Request::AcceptOffer => self.accept_offer(caller, a).map(Outcome::Done),
@@ -656,7 +657,7 @@ impl FileServer {
     }
 
     /// A walk begins only at what the caller holds, or at its root, which may be called by the number of the tree's.
-    pub(super) fn start(&self, caller: u64, at: u64) -> Result<Location> {
+    pub(crate) fn start(&self, caller: u64, at: u64) -> Result<Location> {
         let client = &self.clients[&caller];
         match at {
             held if client.holds.contains_key(&held) => Ok(Handle::from_word(held).at),

@@ -6,6 +6,7 @@ use super::limit::check_file_size;
 use super::truncate_notify::cut_mappings;
 use crate::descriptor::object::{MOST, Object};
 use crate::descriptor::open_file::OpenFile;
+use crate::disk::block_device;
 use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
 use crate::server::handle::node_of;
@@ -122,6 +123,9 @@ pub(super) fn advise(call: &mut Call<'_>) -> Result<u64> {
     match call.process.opened(number)?.object {
         Object::Pipe(..) | Object::Console(_) => Err(Errno::ESPIPE),
         _ if (length as i64) < 0 || advice as u32 > linux::POSIX_FADV_NOREUSE => Err(Errno::EINVAL),
+        Object::File { node, .. } if advice as u32 == linux::POSIX_FADV_DONTNEED => {
+            block_device::discard(node).map(|()| 0)
+        }
         _ => Ok(0),
     }
 }
@@ -150,5 +154,6 @@ pub(super) fn sync_file_range(call: &mut Call<'_>) -> Result<u64> {
 
 pub(super) fn syncfs(call: &mut Call<'_>) -> Result<u64> {
     let [number, ..] = call.arguments();
-    call.process.opened(number).map(|_| 0)
+    call.process.opened(number)?;
+    block_device::sync_files().map(|()| 0)
 }

@@ -11,8 +11,8 @@
 use super::file_data::PageStorage;
 use super::inode::{Body, NodeId};
 use super::mount::blank;
-use super::mount_table::{Kind, Location, Mount};
-use super::namespace::{FileTree, Fresh, FsCredentials};
+use super::mount_table::{FIRST, Kind, Location, Mount};
+use super::namespace::{FileTree, Fresh, FsCredentials, ROOT};
 use super::superblock::{Superblock, VolumeId};
 use crate::address_map::PAGE_SIZE;
 use crate::errno::{Errno, Result};
@@ -23,6 +23,10 @@ use linux_raw_sys::general as linux;
 
 /// The volume of the first disk; the others follow.
 pub const FIRST_DISK_VOLUME: VolumeId = 0x100;
+/// Directories that stay in memory where a disk has the root. The disk has empty ones, or none.
+pub const KEPT_IN_MEMORY: [&[u8]; 5] = [b"dev", b"proc", b"sys", b"tmp", b".chitin"];
+/// What `populate` adds to every root, and a disk has itself.
+const NOT_KEPT: [&[u8]; 1] = [b"root"];
 /// Pages that stay free for what cannot wait for a write-back.
 const LOW: u64 = 64;
 /// Most changes of names between two write-backs: then who changes names waits for the next one.
@@ -266,11 +270,16 @@ impl<S: PageStorage> FileTree<S> {
     pub fn restore(&mut self, volume: VolumeId, source: &[u8], on: &[u8], all: &[Restored]) -> Result<Vec<NodeId>> {
         let first = all.first().ok_or(Errno::EINVAL)?;
         let name = on.strip_prefix(b"/").unwrap_or(on);
-        let place = match self.look_up(super::namespace::ROOT, name) {
-            Ok(there) => there,
-            Err(_) => self.create(super::namespace::ROOT, name, made_as(&directory()))?,
+        let (root, place) = if name.is_empty() {
+            self.clear_root(volume, source)?;
+            (ROOT, None)
+        } else {
+            let place = match self.look_up(ROOT, name) {
+                Ok(there) => there,
+                Err(_) => self.create(ROOT, name, made_as(&directory()))?,
+            };
+            (self.create_volume_root(volume, made_as(&first.made))?, Some(place))
         };
-        let root = self.create_volume_root(volume, made_as(&first.made))?;
         self.volumes.insert(volume, Superblock::unlimited(root));
         let mut numbers = Vec::with_capacity(all.len());
         numbers.push(root);
@@ -295,9 +304,32 @@ impl<S: PageStorage> FileTree<S> {
         }
         let flags = linux::MS_RELATIME;
         let mount = Mount { kind: Kind::Disk, source: source.into(), flags, ..blank(root) };
-        self.lay_new(mount, Location::first(place))?;
+        if let Some(place) = place {
+            self.lay_new(mount, Location::first(place))?;
+        }
         self.backings.insert(volume, Backing::default());
         Ok(numbers)
+    }
+
+    /// Makes the root directory that of a volume on a disk. The directories of [`KEPT_IN_MEMORY`] become mounts of
+    /// their own, so that no name moves between them and the disk. Others of the boot archive's root go.
+    fn clear_root(&mut self, volume: VolumeId, source: &[u8]) -> Result<()> {
+        for name in KEPT_IN_MEMORY {
+            let Ok(there) = self.look_up(ROOT, name) else { continue };
+            if !self.node(there)?.is_point {
+                self.bind(Location::first(there), Location::first(there), true)?;
+            }
+        }
+        for name in NOT_KEPT {
+            match self.remove(ROOT, name, true) {
+                Ok(()) | Err(Errno::ENOENT) => (),
+                Err(error) => return Err(error),
+            }
+        }
+        self.node_mut(ROOT)?.volume = volume;
+        let mount = self.mounts.get_mut(FIRST)?;
+        (mount.kind, mount.source, mount.flags) = (Kind::Disk, source.into(), linux::MS_RELATIME);
+        Ok(())
     }
 
     /// Puts pages that were read from the disk into a file, from an index on, where they are still missing.
@@ -375,33 +407,34 @@ impl<S: PageStorage> FileTree<S> {
     /// Gives up clean pages of a volume that no process maps, until the store has this much room. Only the writer
     /// calls this, between two write-backs: what it took and has not written yet counts as clean.
     pub fn evict(&mut self, volume: VolumeId, room: u64) {
-        let mut gone: Vec<(NodeId, Vec<u64>)> = Vec::new();
         let mut wanted = room.saturating_sub(self.store.room());
-        let Some(backing) = self.backings.get(&volume) else { return };
-        for (id, node) in self.nodes.iter().filter(|(_, node)| node.volume == volume && node.stored > 0) {
-            let Body::Pages(pages) = &node.body else { continue };
-            let dirty = backing.dirty.get(id).map(|dirty| &dirty.pages);
-            let is_clean = |index: u64, page: u32| {
-                dirty.is_none_or(|dirty| !dirty.contains(&index))
-                    && !self.store.is_shared(page)
-                    && self.store.is_idle(page)
-            };
-            let stored = pages.from(0).take_while(|(index, _)| *index < node.stored);
-            let clean = stored.filter(|(index, page)| is_clean(*index, *page)).map(|(index, _)| index);
-            let clean: Vec<u64> = clean.take(wanted as usize).collect();
-            wanted -= clean.len() as u64;
-            gone.push((*id, clean));
+        let files = self.nodes.iter().filter(|(_, node)| node.volume == volume && node.stored > 0);
+        let files: Vec<NodeId> = files.map(|(id, _)| *id).collect();
+        for id in files {
             if wanted == 0 {
                 break;
             }
+            wanted -= self.evict_file(id, wanted);
         }
-        for (id, indices) in gone {
-            for index in indices {
-                let Some(Body::Pages(pages)) = self.nodes.get_mut(&id).map(|node| &mut node.body) else { break };
-                let pages = pages.take(index, index + 1);
-                self.give_pages(volume, pages);
-            }
+    }
+
+    /// Gives up at most so many clean pages of a file; how many. The same holds as for [`Self::evict`].
+    pub fn evict_file(&mut self, id: NodeId, most: u64) -> u64 {
+        let Some(node) = self.nodes.get(&id) else { return 0 };
+        let (Some(backing), Body::Pages(pages)) = (self.backings.get(&node.volume), &node.body) else { return 0 };
+        let dirty = backing.dirty.get(&id).map(|dirty| &dirty.pages);
+        let is_clean = |index: u64, page: u32| {
+            dirty.is_none_or(|dirty| !dirty.contains(&index)) && !self.store.is_shared(page) && self.store.is_idle(page)
+        };
+        let stored = pages.from(0).take_while(|(index, _)| *index < node.stored);
+        let clean = stored.filter(|(index, page)| is_clean(*index, *page)).map(|(index, _)| index);
+        let (clean, volume): (Vec<u64>, _) = (clean.take(most.min(1 << 40) as usize).collect(), node.volume);
+        for index in &clean {
+            let Some(Body::Pages(pages)) = self.nodes.get_mut(&id).map(|node| &mut node.body) else { break };
+            let pages = pages.take(*index, index + 1);
+            self.give_pages(volume, pages);
         }
+        clean.len() as u64
     }
 }
 

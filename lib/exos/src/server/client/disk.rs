@@ -41,6 +41,11 @@ impl Client {
         }
     }
 
+    /// Gives up the clean pages of a file.
+    pub fn discard(&self, node: u64) -> Result<()> {
+        self.exchange([Request::SyncFiles as u64, 0, node, 0, 0, 0]).map(|_| ())
+    }
+
     /// Copies what the window holds into the program's memory.
     pub fn window_to_program(&mut self, to: u64, bytes: u64) -> Result<()> {
         self.attached()?.copy_to_user(0, to, bytes)
