@@ -14,7 +14,7 @@ use cffs::file_system::FileSystem;
 use cffs::layout::Number;
 use cffs::layout::inode::{DIRECTORY, FILE, LINK};
 use cffs::name::New;
-use rustix::fs::{SeekFrom, seek};
+use rustix::fs::{SeekFrom, major, minor, seek};
 use rustix::io::Errno;
 
 use crate::failure::{Context, Failure, Result};
@@ -23,6 +23,8 @@ use super::name::Place;
 use super::trouble::words;
 use super::{image, path};
 
+/// Bits of a minor number in the device number of an inode.
+pub const MINOR_BITS: u32 = 20;
 /// Bytes written at a time.
 const CHUNK: usize = 1 << 20;
 
@@ -150,7 +152,10 @@ impl<D: Device> Copy<'_, '_, D> {
         let text = if kind.is_symlink() { Some(fs::read_link(source).context(source.display())?) } else { None };
         let target = text.as_ref().map_or(&[][..], |text| text.as_os_str().as_bytes());
         let mode = (metadata.mode() & 0o177_777) as u16;
-        let device = if matches!(mode >> 12, 2 | 6) { metadata.rdev() } else { 0 };
+        let is_device = matches!(mode >> 12, 2 | 6);
+        // As ExOS stores it: the host's own form depends on the host.
+        let number = u64::from(major(metadata.rdev())) << MINOR_BITS | u64::from(minor(metadata.rdev()));
+        let device = if is_device { number } else { 0 };
         let new = New { mode, uid: metadata.uid(), gid: metadata.gid(), device, target };
         debug_assert!(matches!(mode >> 12, 1 | 2 | 6 | 12) || mode & !0o7777 & (DIRECTORY | FILE | LINK) != 0);
         self.system.create(directory, name, &new).map_err(refused(source))

@@ -14,12 +14,13 @@ use cffs::error::Error;
 use cffs::file_system::FileSystem;
 use cffs::layout::Number;
 use cffs::layout::inode::{FILE, Inode, LINK, SOCKET};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, chmodat, chownat, mknodat, utimensat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, chmodat, chownat, makedev, mknodat, utimensat};
 use rustix::process::geteuid;
 
 use crate::answer;
 use crate::failure::{Context, Failure, Result};
 
+use super::copy_in::MINOR_BITS;
 use super::listing::{entries, printable};
 use super::name::Place;
 use super::trouble::words;
@@ -146,7 +147,8 @@ impl<D: Device> Copy<'_, '_, D> {
 /// A FIFO or a device node.
 fn special(inode: &Inode, path: &Path) -> Result<()> {
     let kind = FileType::from_raw_mode(inode.kind().into());
-    let device = if inode.is_device() { inode.parent } else { 0 };
+    let number = makedev((inode.parent >> MINOR_BITS) as u32, (inode.parent & ((1 << MINOR_BITS) - 1)) as u32);
+    let device = if inode.is_device() { number } else { 0 };
     mknodat(CWD, path, kind, Mode::from_raw_mode(0o600), device).context(path.display())
 }
 

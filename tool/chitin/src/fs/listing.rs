@@ -13,6 +13,7 @@ use cffs::layout::inode::{BLOCK_DEVICE, CHARACTER, DIRECTORY, FIFO, FILE, Inode,
 use crate::answer;
 use crate::failure::Result;
 
+use super::copy_in::MINOR_BITS;
 use super::{image, path};
 
 /// Entries read at a time.
@@ -85,10 +86,9 @@ pub fn printable(name: &[u8]) -> String {
     String::from_utf8_lossy(name).chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
 
-/// Major and minor number, as Linux packs them.
+/// Major and minor number of a device node.
 fn device(number: u64) -> String {
-    let (major, minor) = (number >> 8 & 0xFFF, number & 0xFF | number >> 12 & 0xFFF00);
-    format!("{major},{minor}")
+    format!("{}, {}", number >> MINOR_BITS, number & ((1 << MINOR_BITS) - 1))
 }
 
 fn mode(inode: &Inode) -> String {
