@@ -147,7 +147,11 @@ pub fn read_device<D: Device, T>(
 
 /// Mounts a file for `work`, and closes it whether or not that succeeded.
 pub fn write<T>(path: &Path, work: impl FnOnce(&Image, &mut Writer<'_>) -> Result<T>) -> Result<T> {
-    let image = Image::open(path, true)?;
+    write_to(Image::open(path, true)?, work)
+}
+
+/// The same for an image that is open and locked.
+pub fn write_to<T>(image: Image, work: impl FnOnce(&Image, &mut Writer<'_>) -> Result<T>) -> Result<T> {
     let mut arena = arena(&image);
     let mounted = arena.mount(image.clone(), Mount { read_only: false, now: now() });
     let (mut system, _) = mounted.map_err(|error| image.failure(error))?;

@@ -40,7 +40,11 @@ fn check_blank(locked: &Locked) -> Result<()> {
     Err(Failure::new(format!("{}: {what}; --force overwrites it", path.display())))
 }
 
-fn fill(image: &mut Image) -> Result<()> {
+/// Makes an empty file system, whatever was there.
+///
+/// # Errors
+/// When the file is too small or cannot be written.
+pub fn fill(image: &mut Image) -> Result<()> {
     let mut volume = [0; 16];
     File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut volume)).context("/dev/urandom")?;
     let options = Options { volume, now: now(), owner: (0, 0, 0o755) };

@@ -6,9 +6,9 @@ mod copy_in;
 mod copy_out;
 pub mod image;
 mod listing;
-mod make;
+pub mod make;
 mod name;
-mod path;
+pub mod path;
 #[cfg(test)]
 mod tests;
 pub mod trouble;

@@ -66,10 +66,18 @@ pub fn open_all(wanted: &[Wanted]) -> Result<Vec<(Locked, Content)>> {
         .collect()
 }
 
-/// What ExOS is told of the disks: a letter for each.
-pub fn option(disks: &[(Locked, Content)]) -> String {
-    disks.iter().fold("disks=".to_owned(), |mut all, (_, content)| {
-        all.push(content.letter());
+/// Removes the disks that this run has made.
+pub fn remove_new(disks: &[(Locked, Content)]) {
+    for (locked, _) in disks.iter().filter(|(locked, _)| locked.is_new) {
+        // What is told is why the run ends.
+        let _ = std::fs::remove_file(&locked.disk.file);
+    }
+}
+
+/// What ExOS is told of the disks: a letter for each, `r` for a first one that has the root.
+pub fn option(disks: &[(Locked, Content)], has_root: bool) -> String {
+    disks.iter().enumerate().fold("disks=".to_owned(), |mut all, (number, (_, content))| {
+        all.push(if has_root && number == 0 { 'r' } else { content.letter() });
         all
     })
 }

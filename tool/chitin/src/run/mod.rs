@@ -7,6 +7,7 @@ mod console;
 mod debugger;
 pub mod disk;
 pub mod disk_content;
+mod disk_root;
 mod memory;
 mod network;
 mod options;
@@ -46,6 +47,9 @@ use crate::{answer, boot_archive, interrupt, kernel_trace, kvm, package, scratch
 use back_trace::Crashes;
 use console::Console;
 use debugger::Debugger;
+use disk::Locked;
+use disk_content::Content;
+use disk_root::Place;
 use options::Trace;
 use share::Shares;
 
@@ -66,18 +70,24 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     if let Some(program) = &options.native {
         return run_native(workspace, options, program);
     }
-    let mut root = load(workspace, options)?;
-    let mut command = command::prepare(options, &mut root)?;
+    let disks = disk::open_all(&options.disk)?;
+    let place = disk_root::place(options, &disks)?;
+    let prepared = load_at(workspace, options, &place)
+        .and_then(|mut root| command::prepare(options, &mut root).map(|command| (root, command)));
+    let (mut root, mut command) = prepared.inspect_err(|_| disk::remove_new(&disks))?;
     let program = command.arguments[0].clone();
     let shares = add_shares(workspace, options, &mut root, &mut command)?;
+    let has_root = !matches!(place, Place::Memory);
+    if has_root {
+        root.tree = move_to_disk(&place, &root.tree, &disks)?;
+    }
     let memory = memory::choose(options.memory, &root.tree)?;
     let traces = options.trace.contains(&Trace::Kernel);
     let build = if traces { Images::build_tracing } else { Images::build };
     let images = build(Toolchain::detect(), workspace, build::EXOS)?;
     let debugger = options.gdb.then(|| Debugger::prepare(&images, &root, &program)).transpose()?;
-    let disks = disk::open_all(&options.disk)?;
     if !disks.is_empty() {
-        command.options.push(disk::option(&disks));
+        command.options.push(disk::option(&disks, has_root));
     }
     let machine = Machine {
         disks: disks.iter().map(|(locked, _)| locked.disk.clone()).collect(),
@@ -143,6 +153,23 @@ fn add_shares(
     let writes = options.volume.iter().any(|share| !share.is_read_only);
     let busybox = if writes { root::busybox(&workspace.cache())? } else { PathBuf::new() };
     Shares::add(&options.volume, &mut root.tree, command, &busybox)
+}
+
+/// The root as it is before the run. With a root on a disk an image says how it is run, and nothing more.
+fn load_at(workspace: &Workspace, options: &Options, place: &Place) -> Result<Root> {
+    match place {
+        Place::Disk(tree) if options.image.is_some() => Ok(Root { tree: tree.clone(), ..load(workspace, options)? }),
+        Place::Disk(tree) => Ok(Root::from(tree.clone())),
+        _ => load(workspace, options),
+    }
+}
+
+/// What of the root lies in memory when the rest is on the disk. Copies that rest, unless it is there.
+fn move_to_disk(place: &Place, tree: &Tree, disks: &[(Locked, Content)]) -> Result<Tree> {
+    if let (Place::ToCopy, Some((locked, _))) = (place, disks.first()) {
+        disk_root::copy(tree, locked)?;
+    }
+    Ok(disk_root::in_memory(tree))
 }
 
 fn load(workspace: &Workspace, options: &Options) -> Result<Root> {

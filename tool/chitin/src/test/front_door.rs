@@ -238,6 +238,27 @@ good: clean
 ",
     ),
     well(
+        "a_root_lives_on_its_disk",
+        "mkdir -p r/bin r/etc r/tmp; echo left > r/tmp/x; printf 'root:x:0:0::/:/bin/sh\nuser:x:7:8::/:/bin/sh\n' > r/etc/passwd
+            cp $busybox r/bin/busybox; ln -s busybox r/bin/sh; ln r/bin/busybox r/bin/same
+            $chitin run --disk d:16M --root r -- sh -c 'busybox true; busybox stat -c %h /bin/same
+                echo one > /etc/kept; busybox rm /bin/same; busybox ls /tmp; echo t > /tmp/t; busybox mv /tmp/t /etc/moved; exit 3' 2> told
+            echo $? $(grep -c copying told)
+            $chitin run --disk d -- sh -c 'busybox cat /etc/kept /etc/moved; busybox ls /bin; busybox ls /tmp; busybox df / | busybox tail -n 1 | busybox cut -c 1-8
+                echo two >> /etc/kept; busybox mknod /node c 1 300; busybox test -c /dev/null && busybox test -d /proc/self && echo mounted'
+            $chitin run --disk d --root r --user user -- sh -c 'busybox cat /etc/kept; busybox id -u; busybox pwd'
+            $chitin fs check d | cut -d ';' -f 1; $chitin fs ls d /node | grep -o '1, 300'; $chitin fs cat d /etc/kept",
+        "2\n3 1\none\nt\nbusybox\nsh\n/dev/vda\nmounted\none\ntwo\n7\n/\nd: clean\n1, 300\none\ntwo\n",
+    ),
+    well(
+        "a_disk_too_small_for_the_root_is_one_line",
+        "mkdir r; head -c 9000000 /dev/urandom > r/large; printf '#!/bin/x' > r/sh; chmod +x r/sh
+            $chitin run --disk d:4M --root r -- /sh 2>&1 | sed 's/needs [0-9]* MiB/needs MiB/; s/d:[0-9]*M/d:M/'; ls d 2> log || echo gone
+            $chitin run --disk d:4M --root r -- /none 2>&1; ls d 2> log || echo gone",
+        "chitin: --disk d: the root needs MiB and the disk has 4; name a new one with more, as in d:M\ngone
+chitin: /none: no such program in the root file system\ngone\n",
+    ),
+    well(
         "a_mounted_disk_is_not_written_raw",
         "$chitin run --disk d:4M -- sh -c 'echo a > /disk/a; sync; echo x > /dev/vda' 2>&1 | grep -o 'resource busy'
             $chitin run --disk d -- sh -c 'echo x > /dev/vda' 2>&1 | grep -o 'resource busy'
