@@ -16,6 +16,7 @@
 #include <sys/io.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -38,6 +39,29 @@ static void mount_file_systems(void)
 	mount("none", "/proc", "proc", 0, NULL);
 	mount("none", "/sys", "sysfs", 0, NULL);
 	mount("none", "/tmp", "tmpfs", 0, NULL);
+}
+
+/* The disk's driver, and ext4 at /disk; the kernel hands the mount options on from its command line. */
+static void mount_disk(void)
+{
+	char path[64];
+	for (int module = 0;; module++) {
+		int file;
+		snprintf(path, sizeof path, "/bench/module%d.ko", module);
+		file = open(path, O_RDONLY);
+		if (file < 0)
+			break;
+		if (syscall(SYS_finit_module, file, "", 0) < 0)
+			printf("bench: failed %s: %s\n", path, strerror(errno));
+		close(file);
+	}
+	if (access("/bench/module0.ko", F_OK) < 0)
+		return;
+	mkdir("/disk", 0755);
+	for (int attempt = 0; attempt < 100 && access("/dev/vda", F_OK) < 0; attempt++)
+		usleep(10000);
+	if (mount("/dev/vda", "/disk", "ext4", 0, getenv("disk_options")) < 0)
+		printf("bench: failed mount: %s\n", strerror(errno));
 }
 
 static int run(const char *name)
@@ -71,6 +95,7 @@ int main(void)
 	mount("none", "/dev", "devtmpfs", 0, NULL);
 	open_console();
 	mount_file_systems();
+	mount_disk();
 	uname(&system);
 	printf("bench: system Linux %s %s\n", system.release, system.version);
 	list = fopen("/bench/list", "r");

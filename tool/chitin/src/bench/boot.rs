@@ -15,7 +15,7 @@ use crate::children::GuardedChild;
 use crate::command_record::ProgramCommand;
 use crate::failure::{Context, Failure, Result};
 use crate::interrupt::Interruption;
-use crate::qemu::{Accelerator, Board, Cpu, Files, Machine, PROGRAM, Plugin, Running, Stop};
+use crate::qemu::{Accelerator, Board, Cpu, Disk, Files, Machine, PROGRAM, Plugin, Running, Stop};
 use crate::root::Tree;
 use crate::run;
 use crate::scratch;
@@ -36,7 +36,7 @@ const PLUGIN_TRIAL: Duration = Duration::from_millis(700);
 const PEER_BASE: &str = "console=ttyS0 quiet panic=-1";
 /// What gives it its best: no mitigations, no clearing of pages, no security modules, a clock that it trusts.
 const PEER_TUNED: &str = "mitigations=off init_on_alloc=0 audit=0 apparmor=0 selinux=0 lsm= \
-                          randomize_kstack_offset=off nokaslr tsc=reliable";
+                          randomize_kstack_offset=off nokaslr tsc=reliable disk_options=noatime,data=writeback";
 
 /// A system that programs are measured on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize, serde::Serialize)]
@@ -163,9 +163,15 @@ impl Ground<'_> {
         let place = scratch::folder()?;
         let archive = place.path().join("archive");
         let names: Vec<&str> = programs.iter().map(|program| program.name.as_str()).collect();
-        peer::write_archive(self.workspace, self.root(programs)?, &names, &archive, self.folder)?;
+        let mut tree = self.root(programs)?;
+        let disks = disks(programs, place.path())?;
+        for disk in &disks {
+            peer::format(&disk.file)?;
+            peer::add_modules(self.workspace, &mut tree)?;
+        }
+        peer::write_archive(self.workspace, tree, &names, &archive, self.folder)?;
         let cpus = programs.iter().map(|program| program.cpus).max().unwrap_or(1);
-        let machine = Machine { plugin: self.plugin(clock, cpus, place.path()), ..machine(system, clock, cpus) };
+        let machine = Machine { plugin: self.plugin(clock, cpus, place.path()), disks, ..machine(system, clock, cpus) };
         let seconds = programs.iter().map(|program| program.seconds).sum();
         let limit = self.limit(PEER_BOOT + Duration::from_secs(seconds));
         let (mut running, _channel) = Running::start(&machine, &Files { kernel, archive })?;
@@ -174,6 +180,7 @@ impl Ground<'_> {
         drop(running);
         let mut reports = split(&serial, programs, &reason(&stop, limit));
         self.join(&mut reports, &place.path().join("events"));
+        count_busy(&mut reports, programs, clock);
         Ok(reports)
     }
 
@@ -188,7 +195,8 @@ impl Ground<'_> {
         let archive = place.path().join("archive");
         self.write_archive(&archive, program)?;
         let plugin = self.plugin(clock, program.cpus, place.path());
-        let machine = Machine { plugin, ..machine(System::Chitin, clock, program.cpus) };
+        let disks = disks(&[program], place.path())?;
+        let machine = Machine { plugin, disks, ..machine(System::Chitin, clock, program.cpus) };
         let deadline = Instant::now() + self.limit(Duration::from_secs(program.seconds));
         let (mut running, stream) = Running::start(&machine, &Files { kernel: self.images.kernel.clone(), archive })?;
         let session = Session::new(stream).context("host channel")?;
@@ -205,6 +213,7 @@ impl Ground<'_> {
         let mut report = hearer.report;
         report.broken = report.broken.or(failure);
         self.join(std::slice::from_mut(&mut report), &place.path().join("events"));
+        count_busy(std::slice::from_mut(&mut report), &[program], clock);
         Ok(report)
     }
 
@@ -217,6 +226,7 @@ impl Ground<'_> {
             arguments: vec![format!("/{}/{}", peer::PLACE, program.name)],
             environment: vec![format!("PATH={}", run::SEARCH), "HOME=/root".into()],
             working_directory: "/".into(),
+            options: if program.disk == 0 { Vec::new() } else { vec!["disks=b".into()] },
             ..ProgramCommand::default()
         };
         boot_archive::with_exos(archive, &self.images, &self.root(&[program])?, &command)
@@ -231,6 +241,27 @@ impl Ground<'_> {
             let mut seen = seen.into_iter();
             reports.iter_mut().for_each(|report| report.join(&mut seen));
         }
+    }
+}
+
+/// The disk of a boot, filled with zeros, where one of the programs wants it.
+fn disks(programs: &[&Program], place: &Path) -> Result<Vec<Disk>> {
+    let mebibytes = programs.iter().map(|program| program.disk).max().unwrap_or(0);
+    if mebibytes == 0 {
+        return Ok(Vec::new());
+    }
+    let path = place.join("disk");
+    let file = File::create(&path).context(path.display())?;
+    file.set_len(mebibytes << 20).context(path.display())?;
+    Ok(vec![Disk { file: path, ..Disk::default() }])
+}
+
+/// Replaces ticks by the instructions that the plugin saw, where a program waits for a disk: the counting clock also
+/// runs while the machine is idle.
+fn count_busy(reports: &mut [Report], programs: &[&Program], clock: Clock) {
+    if clock == Clock::Instructions {
+        let with_disk = reports.iter_mut().zip(programs).filter(|(_, program)| program.disk > 0);
+        with_disk.for_each(|(report, _)| report.count_busy());
     }
 }
 
@@ -341,6 +372,7 @@ mod tests {
             kind: Kind::Linux,
             seconds: 1,
             cpus: 1,
+            disk: 0,
             needs: Vec::new(),
             debian: BTreeMap::new(),
         }

@@ -29,6 +29,10 @@ pub struct Program {
     /// CPUs of the machine that it runs on.
     #[serde(default = "one")]
     pub cpus: u32,
+    /// MiB of the disk at /disk; 0: there is none. What such a program does while it waits is not instructions of an
+    /// operation: they are counted by the plugin.
+    #[serde(default)]
+    pub disk: u64,
     /// Other programs that it starts.
     #[serde(default)]
     pub needs: Vec<String>,

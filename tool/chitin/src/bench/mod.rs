@@ -178,7 +178,7 @@ fn measure(ground: &Ground<'_>, catalogue: &Catalogue, tables: &[&Table], option
         let some = if clock == Clock::PlainNanoseconds { &systems[..systems.len().min(1)] } else { systems };
         for system in some {
             progress.busy_with(&format!("{system:?}, {clock:?}"));
-            let alike = on_linux.chunk_by(|one, next| one.cpus == next.cpus);
+            let alike = on_linux.chunk_by(|one, next| (one.cpus, one.disk) == (next.cpus, next.disk));
             let reports = alike
                 .filter(|programs| peer::comes_up(clock, programs[0].cpus))
                 .flat_map(|programs| ground.linux(*system, clock, programs));

@@ -19,6 +19,9 @@ use super::report::Clock;
 
 /// The package that always depends on the current kernel for virtual machines.
 const PACKAGE: &str = "linux-image-cloud-amd64";
+/// What the kernel needs for a disk, in the order in which it is loaded.
+const MODULES: [&str; 6] =
+    ["virtio", "virtio_ring", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk"];
 /// Where its kernel stands in the cache.
 const FOLDER: &str = "linux-peer";
 /// Where the programs that are measured have their sources.
@@ -45,6 +48,10 @@ pub fn kernel(workspace: &Workspace) -> Result<PathBuf> {
     if let Some(kernel) = image_in(&folder) {
         return Ok(kernel);
     }
+    if folder.exists() {
+        // An older checkout kept no modules.
+        fs::remove_dir_all(&folder).context(folder.display())?;
+    }
     fs::create_dir_all(&cache).context(cache.display())?;
     let mut progress = Progress::step("fetching Debian's kernel, the peer");
     progress.busy_with(PACKAGE);
@@ -57,7 +64,8 @@ pub fn kernel(workspace: &Workspace) -> Result<PathBuf> {
     for archive in entries.filter(|entry| entry.path().extension().is_some_and(|ending| ending == "deb")) {
         said(Command::new("dpkg").arg("-x").arg(archive.path()).arg(&unpacked), advice)?;
     }
-    // Nothing but the kernel itself is kept: its modules are many and unused.
+    // Nothing but the kernel itself and a few of its modules is kept.
+    keep_modules(&unpacked)?;
     match fs::rename(unpacked.join("boot"), &folder) {
         // Another run may have been quicker: its files are the same.
         Err(_) if image_in(&folder).is_some() => {}
@@ -67,8 +75,45 @@ pub fn kernel(workspace: &Workspace) -> Result<PathBuf> {
 }
 
 fn image_in(folder: &Path) -> Option<PathBuf> {
+    if !MODULES.iter().all(|name| folder.join(format!("{name}.ko")).is_file()) {
+        return None;
+    }
     let mut entries = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
     entries.find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("vmlinuz-")))
+}
+
+/// Moves the modules of [`MODULES`] to where the kernel is.
+fn keep_modules(unpacked: &Path) -> Result<()> {
+    let versions = unpacked.join("lib/modules");
+    let version = fs::read_dir(&versions).context(versions.display())?.flatten().next();
+    let drivers = version.ok_or_else(|| Failure::new(format!("{PACKAGE} holds no modules")))?.path();
+    for name in MODULES {
+        let folder = if name == "virtio_blk" { "block" } else { "virtio" };
+        let module = drivers.join(format!("kernel/drivers/{folder}/{name}.ko"));
+        fs::rename(&module, unpacked.join(format!("boot/{name}.ko"))).context(module.display())?;
+    }
+    Ok(())
+}
+
+/// Adds the modules that the peer needs for a disk.
+///
+/// # Errors
+/// When one cannot be read.
+pub fn add_modules(workspace: &Workspace, tree: &mut Tree) -> Result<()> {
+    for (number, name) in MODULES.iter().enumerate() {
+        let module = workspace.cache().join(FOLDER).join(format!("{name}.ko"));
+        add_file(tree, &format!("{PLACE}/module{number}.ko"), fs::read(&module).context(module.display())?);
+    }
+    Ok(())
+}
+
+/// Makes an ext4 file system on a disk, as Debian's tool does by default.
+///
+/// # Errors
+/// Where the tool is missing or refuses.
+pub fn format(disk: &Path) -> Result<()> {
+    let advice = "install e2fsprogs to have Linux with a disk";
+    said(Command::new("mke2fs").args(["-q", "-F", "-t", "ext4"]).arg(disk), advice).map(drop)
 }
 
 /// The package of the kernel itself.

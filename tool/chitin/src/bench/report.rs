@@ -107,6 +107,18 @@ impl Report {
         }
     }
 
+    /// Takes the instructions that the plugin saw as samples, for a program that waits while it is measured.
+    pub fn count_busy(&mut self) {
+        for figure in &mut self.figures {
+            if figure.windows.len() == figure.samples.len() {
+                figure.samples = figure.windows.iter().map(|window| window.blocks.values().sum()).collect();
+            } else {
+                let why = "no plugin counted instructions, and the clock counts waiting, too";
+                self.broken.get_or_insert_with(|| why.to_owned());
+            }
+        }
+    }
+
     /// Joins what a plugin saw, the windows of each figure in their order; of those too many, the last count.
     pub fn join(&mut self, seen: &mut impl Iterator<Item = Vec<Window>>) {
         for (figure, windows) in self.figures.iter_mut().zip(seen) {
@@ -172,6 +184,19 @@ mod tests {
         assert!(!off("bench: calibration 1054066", Clock::Nanoseconds));
         assert!(off("", Clock::Instructions) && off("", Clock::Nanoseconds));
         assert!(heard(&[]).miscalibration(Clock::Instructions).is_none());
+    }
+
+    #[test]
+    fn a_program_that_waits_is_measured_by_what_ran() {
+        let mut report = heard(&["bench: figure a 1 900 950"]);
+        let window = |count| Window { blocks: [(1, count), (2, 5)].into(), ..Window::default() };
+        report.figures[0].windows = vec![window(10), window(20)];
+        report.count_busy();
+        assert_eq!(report.figures[0].samples, [15, 25]);
+        assert!(report.broken.is_none());
+        report.figures[0].windows.clear();
+        report.count_busy();
+        assert!(report.broken.is_some());
     }
 
     #[test]
