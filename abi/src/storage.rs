@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 /// Steps of `volume_step`. Each needs the right on the disk that its doc names.
 pub mod step {
     /// Own. Opens the volume of the disk, in steps; the result is its number of blocks. The disk must be idle.
-    /// From then on `device_submit` refuses the disk. The root catalogue is in frame 0.
+    /// From then on `device_submit` refuses to write the disk. The root catalogue is in frame 0.
     pub const OPEN: u64 = 0;
     /// Own. Verifies and compiles the template in slot `argument`, in steps.
     pub const TEMPLATE: u64 = 1;
@@ -120,8 +120,8 @@ pub struct BlockInfo {
     pub state: AtomicU32,
     /// Template slot.
     pub template: AtomicU8,
-    /// Not used.
-    pub spare: AtomicU8,
+    /// Sectors of which owns has said, since their last change, that they own nothing: bit n is sector n.
+    pub empty: AtomicU8,
     /// The tree in which it was bound.
     pub tree: AtomicU16,
     /// Parent block (from bit 3 on) and sector; 0 for the root of a tree without parent.

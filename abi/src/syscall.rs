@@ -164,8 +164,8 @@ macro_rules! for_each_syscall {
             /// The kernel pins each page for the device until the request ends, writes the result into the status
             /// word, and raises the bound event bits. The result is the number of requests. `Exhausted`: the device
             /// takes no more now. `OverBudget` with the resource `Page`: the caller or the owner of a page has not
-            /// given back pages in time. `InUse`: a volume of the disk is open. `TooMany`: with these requests
-            /// the caller would have more than `DEVICE_PINS`.
+            /// given back pages in time. `InUse`: a volume of the disk is open, and a row writes. `TooMany`: with these
+            /// requests the caller would have more than `DEVICE_PINS`.
             36 device_submit(key: KeyIndex, device: u64, queue: u64, rows: UserAddress, count: u64) -> u64, right "read on the device, write to write or flush; own on each page", errors [NoSuchKey, NotPermitted, NoSuchPage, WrongKind, BadAddress, BadArgument, OverBudget, Exhausted, TooMany, Absent, InUse];
 
             /// Opens an interface (1) or closes it (0). A closed one receives and sends nothing.
