@@ -3,6 +3,7 @@
 //! The access program of a block's tree decides about the first three. The other two only carry out what a holder of
 //! the right has put into the frame, in an order that XN permits.
 
+use crate::cost;
 use crate::kernel::{Kernel, Outcome, copied, refuse};
 use crate::storage::{Storage, Xn, failure};
 use abi::device::operation::{READ, WRITE};
@@ -18,9 +19,6 @@ use xn::binding::Bound;
 use xn::block::{IN, OUT};
 use xn::format::{BLOCK_SIZE, SECTOR_SIZE, SECTORS};
 use xn::transaction::{Action, Change, Declared, Transaction};
-
-/// BPF instructions of owns programs that a transaction may take.
-const OWNS_BUDGET: u64 = 3_000;
 
 impl Kernel {
     /// Storage with an open volume, for the holder of a key.
@@ -198,28 +196,46 @@ fn modify(volume: &mut Xn, caller: &Caller, wanted: &TransactionSpecification, f
         *range = Declared { action, first: row.first, count: row.count.into(), template: (row.action >> 8) as u8 };
     }
     let (changes, declared) = (&change_rows[..changes], &ranges[..declared]);
-    check_work(volume, changes, declared)?;
     let transaction = Transaction { shown: &shown_pages[..shown], changes, declared };
+    check_work(volume, &transaction)?;
     volume.modify(caller, &transaction).map_err(failure)
 }
 
-/// Refuses a transaction that could take longer than an entry may.
-fn check_work(volume: &Xn, changes: &[Change<'_>], declared: &[Declared]) -> Result<(), Failure> {
+/// Refuses a transaction that could take longer than an entry may. Metadata blocks to free are examined a part a call.
+fn check_work(volume: &mut Xn, wanted: &Transaction<'_>) -> Result<(), Failure> {
+    let Transaction { shown, changes, declared } = wanted;
     let blocks = declared.iter().fold(0_u64, |sum, range| sum.saturating_add(range.count));
-    let sector = |change: &Change<'_>| (change.page, change.offset / SECTOR_SIZE);
-    let mut work = 0_u64;
-    for (index, change) in changes.iter().enumerate() {
-        if changes[..index].iter().all(|before| sector(before) != sector(change)) {
-            let template = volume.info(change.page).map_err(failure)?.template;
-            work += 2 * volume.programs.worst_of_owns(template);
-        }
-    }
-    for range in declared.iter().filter(|range| range.action == Action::Free) {
-        let each = SECTORS as u64 * volume.programs.worst_of_owns(range.template);
-        work = work.saturating_add(each.saturating_mul(range.count));
-    }
     if blocks > TRANSACTION_BLOCKS {
         return Err(Error::TooMany.about(TRANSACTION_BLOCKS));
     }
-    if work > OWNS_BUDGET { Err(Error::TooMany.about(OWNS_BUDGET)) } else { Ok(()) }
+    let sector = |change: &Change<'_>| (change.page, change.offset / SECTOR_SIZE);
+    let mut work = cost::TRANSACTION_BLOCK * blocks + cost::ACCESS_RUN * (shown.len() as u64 + 1);
+    for (index, change) in changes.iter().enumerate() {
+        if changes[..index].iter().all(|before| sector(before) != sector(change)) {
+            let template = volume.info(change.page).map_err(failure)?.template;
+            work += 2 * (cost::OWNS_RUN + cost::of_program(volume.programs.worst_of_owns(template)));
+        }
+    }
+    if work > cost::TRANSACTION_MOST {
+        return Err(Error::TooMany.about(work));
+    }
+    for range in declared.iter().filter(|range| range.action == Action::Free) {
+        let worst = volume.programs.worst_of_owns(range.template);
+        if worst > 0 {
+            (range.first..range.first + range.count).try_for_each(|block| examine(volume, block, worst))?;
+        }
+    }
+    Ok(())
+}
+
+/// Looks into a metadata block before it is freed, as far as one call may: it must own nothing.
+fn examine(volume: &mut Xn, block: u64, worst: u64) -> Result<(), Failure> {
+    let Some(page) = volume.find(block) else { return Ok(()) };
+    if volume.info(page).is_ok_and(|info| info.empty == u8::MAX) {
+        return Ok(());
+    }
+    let each = cost::OWNS_RUN + cost::of_program(worst);
+    let sectors = (cost::TRANSACTION_MOST / each).clamp(1, SECTORS as u64) as usize;
+    volume.examine(page, sectors).map_err(failure)?;
+    Err(Error::Again.about(0))
 }

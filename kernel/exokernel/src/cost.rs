@@ -110,7 +110,21 @@ pub(crate) const SWEEP_RECORDS: u32 = 36;
 /// The end of a transfer of a block, whose checksums are verified. None ends with less left.
 pub(crate) const BLOCK_ARRIVES: u32 = 390;
 /// A step of the verifier or the compiler of a template's program.
-pub(crate) const PROGRAM_STEP: u32 = 150;
+pub(crate) const PROGRAM_STEP: u32 = 226;
+/// Instructions of a transaction on metadata for each block that it allocates or frees.
+pub(crate) const TRANSACTION_BLOCK: u64 = 260;
+/// Instructions of a run of an access program, without those of the program.
+pub(crate) const ACCESS_RUN: u64 = 2_400;
+/// Instructions of a run of an owns program over a sector, without those of the program.
+pub(crate) const OWNS_RUN: u64 = 800;
+/// Instructions of the above that a transaction takes at most: with its copies it stays below the bound of an entry.
+pub(crate) const TRANSACTION_MOST: u64 = 15_000;
+
+/// Instructions that the compiled code of a program takes at most for so many BPF instructions.
+pub(crate) const fn of_program(instructions: u64) -> u64 {
+    instructions * 3 / 2
+}
+
 /// Units of the end of a device pin, beyond what freeing an orphan counts.
 pub(crate) const UNPIN: u32 = 1;
 /// Units of the end of a request beyond its pins: used entry, status byte, status word, counters.
@@ -176,7 +190,7 @@ pub(crate) const fn of_row(row: u64, arguments: &[u64; 6]) -> u32 {
         number::volume_step | number::block_modify => units(16_000),
         number::block_bind | number::block_submit => units(12_000),
         number::block_read | number::block_write => units(8_000),
-        number::block_release => units(500),
+        number::block_release => units(600),
         number::filter_remove | number::filter_direct | number::network_open | number::packet_send => units(500),
         number::filter_insert => units(4_000),
         number::access_list_set | number::page_free => units(500),

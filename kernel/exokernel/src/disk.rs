@@ -133,9 +133,6 @@ impl Kernel {
         let Some((number, facts, abi::device::State::Working | abi::device::State::Resetting)) = state else {
             return refuse(Error::Absent, 0);
         };
-        if self.has_volume(device) {
-            return refuse(Error::InUse, 0);
-        }
         if queue != 0 || count == 0 {
             return refuse(Error::BadArgument, if queue != 0 { 2 } else { 4 });
         }
@@ -146,6 +143,10 @@ impl Kernel {
         let rows: &[TransferRow] = copied(user::copy_rows_in(&mut copy[..count as usize], rows), rows)?;
         let sum = self.check_rows(rights, &facts, rows)?;
         self.check_room(number, sum)?;
+        // A program that may read the disk may read it while a volume is open, too. XN alone writes it.
+        if self.has_volume(device) && rows.iter().any(|row| operation_of(row) == WRITE) {
+            return refuse(Error::InUse, 0);
+        }
         requests(rows).for_each(|request| self.submit(number, request));
         disk::with(number, |disk| disk.notify());
         expose_state(number, info);
@@ -277,7 +278,7 @@ impl Kernel {
         let is_reset = disk::with(number, |disk| disk.state()) == Some(abi::device::State::Resetting);
         let step = match is_reset {
             true => cost::DISK_ANEW,
-            false if self.has_volume(device as u64) => cost::BLOCK_ARRIVES,
+            false if self.has_volume(device as u64) => cost::BLOCK_ARRIVES.max(cost::REQUEST_ENDS),
             false => cost::REQUEST_ENDS,
         };
         let mut ended = 0;

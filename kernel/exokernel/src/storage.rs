@@ -86,8 +86,10 @@ pub(crate) struct Storage {
     /// Blocks of the volume being opened, once its superblock was read.
     pub(crate) opening: Option<Superblock>,
     pub(crate) staging: Staging,
-    /// The map in the staging block that was verified, or encoded and not sealed yet: its block.
-    pub(crate) map: Option<u64>,
+    /// The block in the staging block, and how many of its sectors were verified, or sealed.
+    pub(crate) checked: Option<(u64, usize)>,
+    /// Parts of a map that were loaded from the staging block.
+    pub(crate) parts_of_map: usize,
     /// What a start (false) or a stop (true) that is under way waits for, if for anything.
     pub(crate) drive: Option<(bool, Option<u64>)>,
     /// What a start or a stop writes.
@@ -134,7 +136,8 @@ pub(crate) fn prepare(boot: &mut Boot) -> Option<&'static mut Storage> {
         device: None,
         opening: None,
         staging: Staging::Idle,
-        map: None,
+        checked: None,
+        parts_of_map: 0,
         drive: None,
         buffer,
         loader,
@@ -209,7 +212,7 @@ impl Storage {
     pub(crate) fn stage(&mut self, operation: u64, block: u64) -> Result<(), Failure> {
         self.check_room()?;
         self.transfer(operation, if operation == FLUSH { 0 } else { block }, self.count);
-        (self.staging, self.map) = (Staging::Moving(block), None);
+        (self.staging, self.checked, self.parts_of_map) = (Staging::Moving(block), None, 0);
         Ok(())
     }
 

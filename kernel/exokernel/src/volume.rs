@@ -22,9 +22,10 @@ use core::sync::atomic::Ordering;
 use driver::disk;
 use machine::user;
 use xn::format::{
-    BLOCK_SIZE, Block, MAX_ROOTS, MAX_TEMPLATES, ROOTS, Superblock, TEMPLATE_BLOCKS, TEMPLATES, seal, verify,
+    BLOCK_SIZE, Block, MAX_ROOTS, MAX_TEMPLATES, ROOTS, SECTORS, Superblock, TEMPLATE_BLOCKS, TEMPLATES, seal_sectors,
+    verify_sectors,
 };
-use xn::region_map::Use;
+use xn::region_map::{LOAD_PARTS, Use};
 use xn::template::Template;
 use xn::volume::{Limits, Phase, Volume, Work};
 
@@ -108,6 +109,8 @@ impl Kernel {
     }
 }
 
+/// Sectors whose checksums one call takes: the CPU may have no instruction for them.
+const SECTORS_A_CALL: usize = SECTORS / 2;
 const AGAIN: Failure = Error::Again.about(0);
 const FRAME_OF_CATALOGUE: usize = 0;
 
@@ -203,7 +206,7 @@ impl Storage {
             self.parts = Some((memory, programs));
         }
         (self.device, self.opening, self.flush) = (None, None, None);
-        (self.staging, self.map, self.drive, self.loader.stage) = (Staging::Idle, None, None, Stage::Idle);
+        (self.staging, self.checked, self.drive, self.loader.stage) = (Staging::Idle, None, None, Stage::Idle);
         Ok(0)
     }
 
@@ -220,13 +223,15 @@ impl Storage {
         }
         let Stage::Read(index) = self.loader.stage else { return Ok(()) };
         let block = TEMPLATES + u64::from(slot) * TEMPLATE_BLOCKS + index as u64;
-        let name = volume.superblock().volume;
-        if !self.staged(block)? {
-            self.stage(READ, block)?;
-            return Err(AGAIN);
+        if let Err(failure) = self.checked_block(block) {
+            if !matches!(failure.error, Error::Again | Error::Busy) {
+                self.loader.stage = Stage::Idle;
+            }
+            return Err(failure);
         }
+        self.checked = None;
         let bytes = self.load_staged();
-        let taken = verify(&name, block, &bytes).and_then(|()| self.loader.take(index, block, &bytes));
+        let taken = self.loader.take(index, block, &bytes);
         if taken.is_err() {
             self.loader.stage = Stage::Idle;
         }
@@ -234,7 +239,30 @@ impl Storage {
         Err(AGAIN)
     }
 
-    /// Loads the map of a region: read, verify and spread are a call each.
+    /// Brings a block to the staging block and verifies its checksums: a call each, and a last one that succeeds.
+    fn checked_block(&mut self, block: u64) -> Result<(), Failure> {
+        if self.drive.is_some() {
+            return Err(Error::Busy.about(0));
+        }
+        let checked = self.checked;
+        match checked {
+            Some((checked, SECTORS)) if checked == block => return Ok(()),
+            Some((checked, sectors)) if checked == block => {
+                let volume = self.volume.as_ref().expect("a volume is open");
+                let (name, range) = (volume.superblock().volume, sectors..sectors + SECTORS_A_CALL);
+                self.checked = None;
+                verify_sectors(&name, block, range.clone(), &self.load_staged()).map_err(failure)?;
+                self.checked = Some((block, range.end));
+            }
+            _ => match self.staged(block)? {
+                true => (self.checked, self.parts_of_map) = (Some((block, 0)), 0),
+                false => self.stage(READ, block)?,
+            },
+        }
+        Err(AGAIN)
+    }
+
+    /// Loads the map of a region: read, verify and each part of the map are a call each.
     fn load_map(&mut self, region: u64) -> Result<u64, Failure> {
         let volume = self.volume.as_mut().expect("a volume is open");
         let superblock = volume.superblock();
@@ -242,29 +270,25 @@ impl Storage {
             return Err(Error::BadArgument.about(3));
         }
         if matches!(volume.phase(), Phase::Checking { .. }) {
-            return volume.load_verified_map(region, region as usize, None).map(|()| 0).map_err(failure);
+            return volume.load_map(region, region as usize, None).map(|()| 0).map_err(failure);
         }
-        let block = superblock.map_block(region);
-        if self.map == Some(block) && self.drive.is_none() {
-            self.map = None;
-            let bytes = self.load_staged();
-            let volume = self.volume.as_mut().expect("a volume is open");
-            return volume.load_verified_map(region, region as usize, Some(&bytes)).map(|()| 0).map_err(failure);
-        }
-        if !self.staged(block)? {
-            if self.drive.is_some() {
-                return Err(Error::Busy.about(0));
-            }
-            self.stage(READ, block)?;
+        self.checked_block(superblock.map_block(region))?;
+        let bytes = self.load_staged();
+        let volume = self.volume.as_mut().expect("a volume is open");
+        volume.load_map_part(region, region as usize, &bytes, self.parts_of_map).map_err(failure)?;
+        self.parts_of_map += 1;
+        if self.parts_of_map < LOAD_PARTS {
             return Err(AGAIN);
         }
-        verify(&superblock.volume, block, &self.load_staged()).map_err(failure)?;
-        self.map = Some(block);
-        Err(AGAIN)
+        self.checked = None;
+        Ok(0)
     }
 
     /// Starts or stops the volume, a transfer a call.
     fn drive(&mut self, stop: bool) -> Result<u64, Failure> {
+        if self.drive.is_none() {
+            self.checked = None;
+        }
         let awaited = match self.drive {
             Some((other, _)) if other != stop => return Err(Error::Busy.about(0)),
             Some((_, awaited)) => awaited,
@@ -287,18 +311,24 @@ impl Storage {
         }
         self.check_room()?;
         let volume = self.volume.as_mut().expect("a volume is open");
-        if let Some(block) = self.map.filter(|_| self.drive.is_some()) {
-            let name = volume.superblock().volume;
+        if let Some((block, sectors)) = self.checked.filter(|_| self.drive.is_some()) {
+            let (name, range) = (volume.superblock().volume, sectors..sectors + SECTORS_A_CALL);
             self.frames.0.read(self.count * BLOCK_SIZE, self.buffer);
-            seal(&name, block, self.buffer);
-            return self.write_staged(stop, block);
+            seal_sectors(&name, block, range.clone(), self.buffer);
+            self.frames.0.write(self.count * BLOCK_SIZE, self.buffer);
+            self.checked = Some((block, range.end));
+            if range.end < SECTORS {
+                return Err(AGAIN);
+            }
+            self.stage(WRITE, block)?;
+            self.drive = Some((stop, Some(block)));
+            return Err(AGAIN);
         }
         let work = if stop { volume.stop(self.buffer) } else { volume.start(self.buffer) };
         match work.map_err(failure)? {
-            Work::Write(block) => self.write_staged(stop, block),
             Work::Seal(block) => {
                 self.frames.0.write(self.count * BLOCK_SIZE, self.buffer);
-                (self.map, self.drive) = (Some(block), Some((stop, None)));
+                (self.checked, self.drive) = (Some((block, 0)), Some((stop, None)));
                 Err(AGAIN)
             }
             Work::Flush => {
@@ -318,13 +348,6 @@ impl Storage {
                 Ok(0)
             }
         }
-    }
-
-    fn write_staged(&mut self, stop: bool, block: u64) -> Result<u64, Failure> {
-        self.frames.0.write(self.count * BLOCK_SIZE, self.buffer);
-        self.stage(WRITE, block)?;
-        self.drive = Some((stop, Some(block)));
-        Err(AGAIN)
     }
 
     /// Issues a flush for all.

@@ -164,11 +164,9 @@ impl<'a, D: Device> FileSystem<'a, D> {
         let mut buffer: Block = [0; BLOCK_SIZE];
         loop {
             let work = if stop { self.xn.stop(&mut buffer)? } else { self.xn.start(&mut buffer)? };
-            if let Work::Seal(block) = work {
-                xn::format::seal(&self.xn.superblock().volume, block, &mut buffer);
-            }
             match work {
-                Work::Write(block) | Work::Seal(block) => {
+                Work::Seal(block) => {
+                    xn::format::seal(&self.xn.superblock().volume, block, &mut buffer);
                     self.counts.writes += 1;
                     self.device.write(block, &buffer).map_err(|_| Error::Io)?;
                 }

@@ -29,8 +29,8 @@ pub struct BlockInfo {
     pub state: u32,
     /// Template slot.
     pub template: u8,
-    /// Reserved.
-    pub spare: u8,
+    /// Sectors of which owns has said, since their last change, that they own nothing: bit n is sector n.
+    pub empty: u8,
     /// Tree number when the block was bound; [`crate::tree::Trees::resolve`] follows it.
     pub tree: u16,
     /// Parent block << 3 | sector; 0 for the root of a tree without parent.

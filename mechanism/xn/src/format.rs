@@ -20,6 +20,7 @@
 use crate::checksum::of_sector;
 use crate::error::{Error, Result};
 use crate::template::{Kind, Template};
+use core::ops::Range;
 
 /// Bytes of a block.
 pub const BLOCK_SIZE: usize = 4096;
@@ -106,7 +107,12 @@ fn half(bytes: &[u8], at: usize) -> u32 {
 
 /// Writes the checksum of each sector of a metadata block.
 pub fn seal(volume: &[u8; 16], block: u64, bytes: &mut Block) {
-    for (index, sector) in bytes.chunks_exact_mut(SECTOR_SIZE).enumerate() {
+    seal_sectors(volume, block, 0..SECTORS, bytes);
+}
+
+/// The same for some sectors: a kernel has no time for all in one entry.
+pub fn seal_sectors(volume: &[u8; 16], block: u64, sectors: Range<usize>, bytes: &mut Block) {
+    for (index, sector) in bytes.chunks_exact_mut(SECTOR_SIZE).enumerate().take(sectors.end).skip(sectors.start) {
         let sum = of_sector(volume, block, index, &sector[..CONTENT]);
         sector[CONTENT..].copy_from_slice(&sum.to_le_bytes());
     }
@@ -120,9 +126,16 @@ pub fn verify_sector(volume: &[u8; 16], block: u64, index: usize, sector: &[u8])
 
 /// Checks the checksums of all sectors of a metadata block.
 pub fn verify(volume: &[u8; 16], block: u64, bytes: &Block) -> Result<()> {
+    verify_sectors(volume, block, 0..SECTORS, bytes)
+}
+
+/// The same for some sectors.
+pub fn verify_sectors(volume: &[u8; 16], block: u64, sectors: Range<usize>, bytes: &Block) -> Result<()> {
     bytes
         .chunks_exact(SECTOR_SIZE)
         .enumerate()
+        .take(sectors.end)
+        .skip(sectors.start)
         .try_for_each(|(index, sector)| verify_sector(volume, block, index, sector))
 }
 
@@ -148,6 +161,12 @@ impl Superblock {
 
     /// The sealed superblock as `block` holds it.
     pub fn encode(&self, block: u64, bytes: &mut Block) {
+        self.put(bytes);
+        seal(&self.volume, block, bytes);
+    }
+
+    /// The superblock without checksums.
+    pub fn put(&self, bytes: &mut Block) {
         bytes.fill(0);
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
@@ -155,7 +174,6 @@ impl Superblock {
         bytes[16..24].copy_from_slice(&self.blocks.to_le_bytes());
         bytes[24..40].copy_from_slice(&self.volume);
         bytes[40..48].copy_from_slice(&self.mounts.to_le_bytes());
-        seal(&self.volume, block, bytes);
     }
 
     /// Number of regions.

@@ -60,7 +60,7 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
     }
 
     /// Number of unused records.
-    pub(crate) fn ledger_room(&self) -> usize {
+    pub fn ledger_room(&self) -> usize {
         self.memory.ledger.iter().filter(|record| record.count == 0).count()
     }
 

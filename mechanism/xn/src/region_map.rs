@@ -3,7 +3,7 @@
 //! Without its map nothing in a region is allocated or freed. On disk only "free or not" remains.
 
 use crate::error::{Error, Result};
-use crate::format::{BITS_A_SECTOR, Block, REGION_BLOCKS, SECTOR_SIZE, Superblock};
+use crate::format::{BITS_A_SECTOR, Block, REGION_BLOCKS, SECTOR_SIZE, SECTORS, Superblock};
 
 /// Words of a region map.
 pub const MAP_WORDS: usize = 512;
@@ -66,39 +66,51 @@ impl Maps<'_> {
 
     /// Makes page `index` the map of `region`: from the verified block of the disk, or for recovery without one.
     pub fn load(&mut self, superblock: &Superblock, region: u64, index: usize, disk: Option<&Block>) -> Result<()> {
+        let Some(bytes) = disk else {
+            self.check_unloaded(region, index)?.fill(0);
+            return self.enter(superblock, region, index);
+        };
+        (0..LOAD_PARTS).try_for_each(|part| self.load_part(superblock, region, index, bytes, part))
+    }
+
+    /// Part `part` of [`LOAD_PARTS`] of a load from the disk. The parts are loaded in order, from the same block. The
+    /// map is there after the last.
+    pub fn load_part(
+        &mut self,
+        superblock: &Superblock,
+        region: u64,
+        index: usize,
+        disk: &Block,
+        part: usize,
+    ) -> Result<()> {
+        let page = self.check_unloaded(region, index)?;
+        let sectors = page.chunks_exact_mut(WORDS_A_SECTOR).zip(disk.chunks_exact(SECTOR_SIZE));
+        for (words, sector) in sectors.skip(part * SECTORS_A_PART).take(SECTORS_A_PART) {
+            let (halves, _) = sector.as_chunks::<4>();
+            words.iter_mut().zip(halves).for_each(|(word, half)| *word = spread(u32::from_le_bytes(*half)));
+        }
+        if part + 1 == LOAD_PARTS { self.enter(superblock, region, index) } else { Ok(()) }
+    }
+
+    /// The page, if neither it nor the region has been loaded.
+    fn check_unloaded(&mut self, region: u64, index: usize) -> Result<&mut [u64; MAP_WORDS]> {
         let taken = self.directory.contains(&(index as u32 + 1));
-        let entry = self.directory.get_mut(region as usize).ok_or(Error::BadArgument)?;
+        let entry = self.directory.get(region as usize).ok_or(Error::BadArgument)?;
         if *entry != 0 || taken {
             return Err(Error::NotFree(region));
         }
-        self.pages.get_mut(index).ok_or(Error::BadArgument)?.fill(0);
-        *entry = index as u32 + 1;
-        if let Some(bytes) = disk {
-            let words = self.pages[index].chunks_exact_mut(WORDS_A_SECTOR);
-            for (words, sector) in words.zip(bytes.chunks_exact(SECTOR_SIZE)) {
-                let (halves, _) = sector.as_chunks::<4>();
-                words.iter_mut().zip(halves).for_each(|(word, half)| *word = spread(u32::from_le_bytes(*half)));
-            }
-        }
-        self.mark_fixed(superblock, region);
-        Ok(())
+        self.pages.get_mut(index).ok_or(Error::BadArgument)
     }
 
-    /// Marks the blocks that belong to no tree, and those behind the end of the volume.
-    fn mark_fixed(&mut self, superblock: &Superblock, region: u64) {
-        let (first, map) = (region * REGION_BLOCKS, superblock.map_block(region));
-        let begin = if region == 0 { 0 } else { map };
-        (begin..=map).for_each(|block| self.set(block, Use::Used));
+    /// Marks the blocks that belong to no tree, and those behind the end of the volume. The map is loaded.
+    fn enter(&mut self, superblock: &Superblock, region: u64, index: usize) -> Result<()> {
+        let (page, first) = (&mut self.pages[index], region * REGION_BLOCKS);
+        let map = superblock.map_block(region) - first;
+        use_range(page, if region == 0 { 0 } else { map }, map + 1);
         // The superblock's copy is the last block.
-        let mut block = (superblock.blocks - 1).max(first);
-        while block < first + REGION_BLOCKS {
-            let whole = block.is_multiple_of(BLOCKS_A_WORD);
-            match self.page_of(block) {
-                Ok(page) if whole => self.pages[page][place(block).0] = ALL_USED,
-                _ => self.set(block, Use::Used),
-            }
-            block += if whole { BLOCKS_A_WORD } else { 1 };
-        }
+        use_range(page, (superblock.blocks - 1).saturating_sub(first).min(REGION_BLOCKS), REGION_BLOCKS);
+        self.directory[region as usize] = index as u32 + 1;
+        Ok(())
     }
 
     /// Writes the map of a loaded region in the form of the disk, without checksums.
@@ -119,6 +131,22 @@ const BLOCKS_A_WORD: u64 = 32;
 const ALL_USED: u64 = 0x5555_5555_5555_5555;
 
 const WORDS_A_SECTOR: usize = (BITS_A_SECTOR / BLOCKS_A_WORD) as usize;
+/// Parts of a load from the disk: a kernel does one an entry.
+pub const LOAD_PARTS: usize = 2;
+const SECTORS_A_PART: usize = SECTORS / LOAD_PARTS;
+
+/// Marks a range of the blocks of a region as used: whole words, and parts of the first and the last.
+fn use_range(words: &mut [u64; MAP_WORDS], from: u64, to: u64) {
+    let (first, last) = (from.div_ceil(BLOCKS_A_WORD), to / BLOCKS_A_WORD);
+    if let Some(whole) = words.get_mut(first as usize..last as usize) {
+        whole.fill(ALL_USED);
+    }
+    let edges = (from..to.min(first * BLOCKS_A_WORD)).chain(from.max(last * BLOCKS_A_WORD)..to);
+    for block in edges {
+        let (word, shift) = place(block);
+        words[word] = words[word] & !(3 << shift) | (Use::Used as u64) << shift;
+    }
+}
 
 /// Each bit becomes the low bit of two.
 fn spread(half: u32) -> u64 {
@@ -159,7 +187,11 @@ mod tests {
             (0..REGION_BLOCKS).filter(|at| at * at % 7 < 3).for_each(|at| set_bit(&mut disk, at));
             let (mut pages, mut directory) = ([[0; MAP_WORDS]; 1], [0; 3]);
             let mut maps = Maps { pages: &mut pages, directory: &mut directory };
-            assert_eq!(maps.load(&superblock, region, 0, Some(&disk)), Ok(()));
+            for part in 0..LOAD_PARTS {
+                assert_eq!(maps.get(region * REGION_BLOCKS), Err(Error::Absent(region * REGION_BLOCKS)));
+                assert_eq!(maps.load_part(&superblock, region, 0, &disk, part), Ok(()));
+            }
+            assert_eq!(maps.load(&superblock, region, 0, Some(&disk)), Err(Error::NotFree(region)));
             let mut encoded = [0; BLOCK_SIZE];
             assert_eq!(maps.encode(region, &mut encoded), Ok(()));
             for at in 0..REGION_BLOCKS {

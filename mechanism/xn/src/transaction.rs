@@ -165,7 +165,9 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
     fn bump_versions(&mut self, touched: &Touched) {
         for (index, (page, _)) in touched.list().iter().enumerate() {
             let first = touched.list()[..index].iter().all(|(before, _)| before != page);
-            self.entry(*page).version += u64::from(first);
+            let entry = self.entry(*page);
+            entry.version += u64::from(first);
+            entry.empty = 0;
         }
     }
 
@@ -302,14 +304,23 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
 
     /// The metadata block in `page` owns nothing.
     pub(crate) fn check_empty(&mut self, page: usize, block: u64) -> Result<()> {
+        self.examine(page, SECTORS)?;
+        if self.resident(page)?.children > 0 { Err(Error::InUse(block)) } else { Ok(()) }
+    }
+
+    /// Runs owns on at most so many sectors of the block in `page` of which it is not known that they own nothing.
+    /// Refused where one owns something. The result is how many are left.
+    pub fn examine(&mut self, page: usize, sectors: usize) -> Result<usize> {
         let info = self.resident(page)?;
-        for sector in 0..SECTORS {
+        let unknown = (0..SECTORS).filter(|sector| info.empty >> sector & 1 == 0);
+        for sector in unknown.clone().take(sectors) {
             self.claims_of(page, info.template, sector)?;
             if !self.memory.workspace.before.ranges().is_empty() {
-                return Err(Error::InUse(block));
+                return Err(Error::InUse(info.block()));
             }
+            self.entry(page).empty |= 1 << sector;
         }
-        if info.children > 0 { Err(Error::InUse(block)) } else { Ok(()) }
+        Ok(unknown.count().saturating_sub(sectors))
     }
 
     /// The tree with this root that may be attached.

@@ -37,9 +37,7 @@ pub enum Phase {
 /// What the caller of [`Volume::start`] and [`Volume::stop`] does before it calls again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Write the buffer to this block and await its completion.
-    Write(u64),
-    /// The buffer is a map, without checksums: seal it for this block, then as [`Work::Write`].
+    /// The buffer has no checksums: seal it for this block, write it, and await its completion.
     Seal(u64),
     /// Nothing.
     Again,
@@ -195,13 +193,20 @@ impl<'a, F: Frames, P: Programs> Volume<'a, F, P> {
         self.load_verified_map(region, index, disk)
     }
 
-    /// The same for a block whose checksums the caller has verified.
-    pub fn load_verified_map(&mut self, region: u64, index: usize, disk: Option<&Block>) -> Result<()> {
+    fn load_verified_map(&mut self, region: u64, index: usize, disk: Option<&Block>) -> Result<()> {
         let recovering = matches!(self.phase, Phase::Checking { pending: 0 });
         if recovering == disk.is_some() {
             return Err(Error::BadArgument);
         }
         self.memory.maps.load(&self.superblock, region, index, disk)
+    }
+
+    /// Part `part` of a load of a map whose checksums the caller has verified: see [`Maps::load_part`].
+    pub fn load_map_part(&mut self, region: u64, index: usize, disk: &Block, part: usize) -> Result<()> {
+        if matches!(self.phase, Phase::Checking { .. }) {
+            return Err(Error::BadArgument);
+        }
+        self.memory.maps.load_part(&self.superblock, region, index, disk, part)
     }
 
     /// Makes the volume writable: call until [`Work::Done`]. The mark *dirty* becomes durable first.
@@ -228,9 +233,8 @@ impl<'a, F: Frames, P: Programs> Volume<'a, F, P> {
     }
 
     fn superblock_write(&self, copy: u64, buffer: &mut Block) -> Work {
-        let block = if copy == 0 { 0 } else { self.superblock.blocks - 1 };
-        self.superblock.encode(block, buffer);
-        Work::Write(block)
+        self.superblock.put(buffer);
+        Work::Seal(if copy == 0 { 0 } else { self.superblock.blocks - 1 })
     }
 
     /// Makes the volume clean: call until [`Work::Done`]. Refused while anything is dirty, held, in transit or

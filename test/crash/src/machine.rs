@@ -176,7 +176,7 @@ pub fn drive(xn: &mut Xn<'_>, disk: &mut Disk, stop: bool) -> Result<(), Error> 
             xn::format::seal(&xn.superblock().volume, block, &mut buffer);
         }
         match work {
-            Work::Write(block) | Work::Seal(block) => disk.write(block, &buffer),
+            Work::Seal(block) => disk.write(block, &buffer),
             Work::Flush => disk.flush(),
             Work::Again => (),
             Work::Done => return Ok(()),

@@ -5,19 +5,21 @@
 
 extern crate alloc;
 
+mod costs;
 mod program;
 mod volume;
 
-use abi::device::operation::{READ, WRITE};
+use abi::device::operation::WRITE;
 use abi::limits::{TRANSACTION_BLOCKS, TRANSACTION_BYTES};
 use abi::storage::{FLUSH, PROGRAM, ROOT, UNDECLARED, action, phase, state, step, usage};
 use alloc::format;
 use core::sync::atomic::Ordering::Acquire;
+use costs::fault_153_rows_of_storage_64_to_a_batch;
 use program::{DATA, DIRECTORY, ENDLESS, FIRST_ENTRY, GREEDY, OUTSIDE, OWNER};
 use runtime::{Error, KeyIndex, UserAddress, channel, exposed, key, syscall};
 use test_programs::{Outcome, World, check, granted, guest, refused};
 use volume::{
-    KEY, Raw, SECRET, WORST, add, flush, info, make, modify, once, open, persist, person, read, run, settled,
+    KEY, SECRET, WORST, add, flush, info, modify, on_a_volume, once, open, persist, person, read, run, settled,
     transaction, tree, write,
 };
 use xn::format::BLOCK_SIZE;
@@ -35,18 +37,9 @@ guest! {
     Here a_disk_with_a_volume_is_not_raw;
     Here steps_need_their_right;
     Here arguments_that_make_no_sense;
+    Here fault_153_rows_of_storage_64_to_a_batch;
     Here what_the_steps_take;
     Child without_a_key_there_is_nothing;
-}
-
-/// A test on a fresh volume, which is closed afterwards.
-fn on_a_volume(test: fn(&Raw) -> Outcome) -> Outcome {
-    let raw = Raw::new()?;
-    make(&raw)?;
-    open()?;
-    test(&raw)?;
-    granted!(run(step::CLOSE, 0, 0));
-    raw.free()
 }
 
 fn what_is_durable_is_there_after_another_mount(_: &World) -> Outcome {
@@ -297,9 +290,8 @@ fn fault_70_damage_is_found_when_a_block_is_bound(_: &World) -> Outcome {
 
 fn a_disk_with_a_volume_is_not_raw(_: &World) -> Outcome {
     on_a_volume(|raw| {
-        for operation in [READ, WRITE] {
-            refused!(raw.submit(operation, 300), InUse);
-        }
+        refused!(raw.submit(WRITE, 300), InUse);
+        check!(raw.read(300)? == [SECRET; BLOCK_SIZE], "a reader of the disk reads otherwise");
         refused!(once(KEY, step::OPEN, 0, 0), InUse);
         Ok(())
     })

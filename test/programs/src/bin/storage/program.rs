@@ -12,6 +12,8 @@ pub const OUTSIDE: u8 = 2;
 pub const ENDLESS: u8 = 3;
 /// Its owns program claims a fixed block in a sector of zeros.
 pub const GREEDY: u8 = 4;
+/// Its programs take as long as a transaction of four sectors and sixteen shown blocks may.
+pub const HEAVY: u8 = 5;
 
 /// Entries of a sector, and where they begin.
 pub const ENTRIES: usize = 4;
@@ -44,6 +46,25 @@ fn jump_equal(register: u8, value: i32, offset: i16) -> [u8; 8] {
 
 /// Owns what the four entries name.
 pub fn owns() -> Vec<u8> {
+    owns_each(1).concat()
+}
+
+/// Owns eight blocks from each that the entries name on, in 470 instructions.
+pub fn owns_heavy() -> Vec<u8> {
+    let mut program = owns_each(8);
+    let padding = 470 - program.len();
+    program.splice(0..0, core::iter::repeat_n(set(0, 0), padding));
+    program.concat()
+}
+
+/// Permits everything, in 60 instructions.
+pub fn access_heavy() -> Vec<u8> {
+    let mut program = alloc::vec![set(0, 1); 59];
+    program.push(EXIT);
+    program.concat()
+}
+
+fn owns_each(count: i32) -> Vec<[u8; 8]> {
     let mut program = alloc::vec![copy(6, 1)];
     for entry in 0..ENTRIES {
         program.extend([
@@ -51,7 +72,7 @@ pub fn owns() -> Vec<u8> {
             jump_equal(1, 0, 6),
             copy(3, 1),
             op(0x77, 3, 0, 0, 56),
-            set(2, 1),
+            set(2, count),
             op(0x67, 1, 0, 0, 8),
             op(0x77, 1, 0, 0, 8),
             op(0x85, 0, 0, 0, 1),
@@ -61,7 +82,7 @@ pub fn owns() -> Vec<u8> {
         program[at] = jump_equal(1, 0, 6);
     }
     program.extend([set(0, 0), EXIT]);
-    program.concat()
+    program
 }
 
 /// Permits the owner of the one shown block, and all if it has none. A change is of the shown block alone.

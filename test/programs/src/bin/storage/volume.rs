@@ -1,6 +1,6 @@
 //! A volume for the tests: made on the raw disk, opened, and used by small helpers.
 
-use crate::program::{self, DATA, DIRECTORY, ENDLESS, ENTRIES, FIRST_ENTRY, GREEDY, OUTSIDE};
+use crate::program::{self, DATA, DIRECTORY, ENDLESS, ENTRIES, FIRST_ENTRY, GREEDY, HEAVY, OUTSIDE};
 use abi::capability::Rights;
 use abi::device::operation::{KEY_SHIFT, READ, WRITE};
 use abi::device::{TransferRow, kind, status};
@@ -118,6 +118,9 @@ pub fn make(raw: &Raw) -> Outcome {
         let record = template(Kind::Metadata, &[DIRECTORY, DATA], owns, &access);
         install(raw, *slot, &record, [owns, &access])?;
     }
+    let (owns, access) = (program::owns_heavy(), program::access_heavy());
+    let heavy = template(Kind::Metadata, &[HEAVY, DATA], &owns, &access);
+    install(raw, HEAVY, &heavy, [&owns, &access])?;
     install(raw, DATA, &template(Kind::Leaf, &[], &[], &[]), [&[], &[]])
 }
 
@@ -130,6 +133,16 @@ fn install(raw: &Raw, slot: u8, record: &Template, programs: [&[u8]; 2]) -> Outc
         raw.write(block, &bytes)?;
     }
     Ok(())
+}
+
+/// A test on a fresh volume, which is closed afterwards.
+pub fn on_a_volume(test: fn(&Raw) -> Outcome) -> Outcome {
+    let raw = Raw::new()?;
+    make(&raw)?;
+    open()?;
+    test(&raw)?;
+    granted!(run(step::CLOSE, 0, 0));
+    raw.free()
 }
 
 /// One call of a step.
