@@ -236,6 +236,18 @@ impl FileServer {
         (sort, protocol): (Sort, u8),
         principal: Option<u64>,
     ) -> Result<NodeId> {
+        let made = self.create_node(who, family, (sort, protocol), principal);
+        // Memory for files has run out: Linux has no such limit for sockets, and its word is this one.
+        made.map_err(|error| if error == Errno::ENOSPC { Errno::ENOBUFS } else { error })
+    }
+
+    fn create_node(
+        &mut self,
+        who: Credentials,
+        family: Family,
+        (sort, protocol): (Sort, u8),
+        principal: Option<u64>,
+    ) -> Result<NodeId> {
         let page = self.take_page()?;
         let list = self.keys.acls.list_for(
             [Some(0), principal].into_iter().flatten().map(|principal| (principal, Access::Write)).collect(),
