@@ -192,7 +192,7 @@ impl Server {
     /// Asks a process something for another one, which never takes the answer: it is about to be destroyed.
     pub fn ask_for(&mut self, caller: u64, asked: &ProcessInfo, path: &str) -> Result<()> {
         let sight = self.sight();
-        self.server.submit(caller, asked.environment, path.into(), || sight.tell_of_question(asked)).map(drop)
+        self.server.submit(caller, asked.environment, (path.into(), true), || sight.tell_of_question(asked)).map(drop)
     }
 
     /// See [`super::protocol::Request::NotifyParent`]. The parent is who made the process, by the kernel's word.

@@ -96,16 +96,16 @@ impl FileServer {
         if !FOR_ALL.contains(&first) && !may_look_into(&asker.credentials, &target.credentials) {
             return Err(Errno::EACCES);
         }
-        let number = self.submit(caller, asked, path, tell)?;
+        let number = self.submit(caller, asked, (path, whole), tell)?;
         Ok([number, 0, 0, 0, 0])
     }
 
-    /// Queues a question that may be asked: its number.
+    /// Queues a question that may be asked, whole or its beginning: its number.
     pub(super) fn submit(
         &mut self,
         caller: u64,
         asked: u64,
-        path: Vec<u8>,
+        (path, whole): (Vec<u8>, bool),
         tell: impl Fn() -> Result<()>,
     ) -> Result<u64> {
         let lives = |number: u64| exposed::lives(EnvironmentId(number));
