@@ -1,10 +1,11 @@
-//! Gang scheduling in user space: the same slice position on every CPU (DESIGN.md §4, "Time slice"; exokernel-sosp95 §5.1.1).
+//! Gang scheduling in user space: the same slice position on every CPU (DESIGN.md §4, "Time slice";
+//! exokernel-sosp95 §5.1.1).
 //!
 //! The threads of the gang meet at a barrier over and over, which goes fast only while all of them run. Each holds one
-//! position of its CPU's slice vector, and strangers hold the others. Nobody starts the rounds of two CPUs together; the
-//! threads do it themselves: the kernel exposes when each slice ends, so that a thread whose slice began later than its
-//! leader's ends it with the leader's, and by that begins its next one together with it. For comparison the same threads
-//! then keep their slices one position apart.
+//! position of its CPU's slice vector, and strangers hold the others. Nobody starts the rounds of two CPUs
+//! together; the threads do it themselves: the kernel exposes when each slice ends, so that a thread whose slice
+//! began later than its leader's ends it with the leader's, and by that begins its next one together with it. For
+//! comparison the same threads then keep their slices one position apart.
 
 #![no_std]
 #![no_main]

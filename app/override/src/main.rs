@@ -1,7 +1,9 @@
-//! Sessions of ExOS whose libraries differ: each runs the same unmodified Linux programs on an image of its own, and they
-//! stand in the machine beside each other (DESIGN.md §5: every table of operations can be replaced by who links it).
+//! Sessions of ExOS whose libraries differ: each runs the same unmodified Linux programs on an image of its own,
+//! and they stand in the machine beside each other (DESIGN.md §5: every table of operations can be replaced by who
+//! links it).
 //!
-//! All sessions are made before the first one runs; then they run one after the other, so that their output has an order.
+//! All sessions are made before the first one runs; then they run one after the other, so that their output has an
+//! order.
 
 #![no_std]
 #![no_main]

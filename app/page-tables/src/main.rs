@@ -1,8 +1,9 @@
 //! Linear and inverted page tables in user space (exokernel-sosp95 §7.2): the hardware's table is only a cache of them,
 //! with room for a few pages, which page-fault upcalls fill.
 //!
-//! The linear table suits dense memory: it is indexed by page. The inverted one has an entry for each page of memory that
-//! there is, found by hashing, and suits sparse memory. Which one a program has is its own choice; here it tries both.
+//! The linear table suits dense memory: it is indexed by page. The inverted one has an entry for each page of
+//! memory that there is, found by hashing, and suits sparse memory. Which one a program has is its own choice; here
+//! it tries both.
 
 #![no_std]
 #![no_main]

@@ -1,9 +1,10 @@
-//! Two library operating systems side by side in one machine: `app/tiny` and ExOS, each with a third of all pages, slices
-//! and whatever else has a budget (DESIGN.md §1).
+//! Two library operating systems side by side in one machine: `app/tiny` and ExOS, each with a third of all pages,
+//! slices and whatever else has a budget (DESIGN.md §1).
 //!
-//! Neither knows of the other; both are children of this program. Twenty times tiny is killed while ExOS runs, and twenty
-//! times ExOS while tiny runs, at random points; who is not killed says what it always says. Who is to be killed is kept
-//! from standard output, so that what comes there is whole transcripts of the survivors, one after the other.
+//! Neither knows of the other; both are children of this program. Twenty times tiny is killed while ExOS runs, and
+//! twenty times ExOS while tiny runs, at random points; who is not killed says what it always says. Who is to be
+//! killed is kept from standard output, so that what comes there is whole transcripts of the survivors, one after
+//! the other.
 
 #![no_std]
 #![no_main]
@@ -95,7 +96,8 @@ fn duel(survivor: &System, victim: &System, shares: &Shares, kill: Option<u64>) 
 }
 
 impl System {
-    /// Loads the program in the archive that is this file of the boot archive. The system sees that archive, or another.
+    /// Loads the program in the archive that is this file of the boot archive. The system sees that archive, or
+    /// another.
     fn load(name: &'static str, other: Option<&'static [u8]>) -> Result<Self, String> {
         let missing = || format!("the boot archive has no {name}");
         let inner = archive::boot().find(name).ok_or_else(missing)?.data;

@@ -1,8 +1,9 @@
 //! User-level threads on slice starts, slice ends and page faults, which are scheduler activations (exokernel-sosp95
-//! §5.1.1): whenever the environment gains or loses the CPU, or a thread would have to wait, the thread scheduler decides.
+//! §5.1.1): whenever the environment gains or loses the CPU, or a thread would have to wait, the thread scheduler
+//! decides.
 //!
-//! A thread that touches a page that is not there waits for it, as if for a disk, and another one runs at once. The kernel
-//! knows nothing of threads: an upcall shows the interrupted registers, and what is put in their place goes on.
+//! A thread that touches a page that is not there waits for it, as if for a disk, and another one runs at once. The
+//! kernel knows nothing of threads: an upcall shows the interrupted registers, and what is put in their place goes on.
 
 #![no_std]
 #![no_main]

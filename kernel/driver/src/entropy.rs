@@ -58,7 +58,8 @@ impl Generator {
         Self { key, rest: [0; REST_BYTES], given: REST_BYTES }
     }
 
-    /// Few bytes are what was left, if that is enough; others come from blocks of their own, of a key with `fresh` bits.
+    /// Few bytes are what was left, if that is enough; others come from blocks of their own, of a key with `fresh`
+    /// bits.
     fn fill(&mut self, bytes: &mut [u8], fresh: impl FnOnce() -> Key) {
         if bytes.len() > REST_BYTES - self.given {
             self.renew(mix(self.key, fresh()), bytes);
@@ -67,7 +68,8 @@ impl Generator {
         }
     }
 
-    /// Replaces the key by the first bytes of a block stream that no later key leads back to, then fills `bytes` from the rest.
+    /// Replaces the key by the first bytes of a block stream that no later key leads back to, then fills `bytes`
+    /// from the rest.
     fn renew(&mut self, stream: Key, bytes: &mut [u8]) {
         let first = chacha20::block(&stream, 0, &[0; 3]);
         let (new_key, rest) = first.split_at(KEY_BYTES);

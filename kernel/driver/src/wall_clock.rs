@@ -58,8 +58,8 @@ fn seconds(reading: Reading) -> Option<u64> {
     plausible.then(|| ((days(2000 + year, month, day) * 24 + u64::from(hour)) * 60 + minute) * 60 + second)
 }
 
-/// Days from 1970-01-01 to a date of the Gregorian calendar from 2000 on. Years are counted from March, so that the leap
-/// day comes last.
+/// Days from 1970-01-01 to a date of the Gregorian calendar from 2000 on. Years are counted from March, so that the
+/// leap day comes last.
 fn days(year: u64, month: u64, day: u64) -> u64 {
     const MARCH_0_TO_1970: u64 = 719_468;
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };

@@ -102,7 +102,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// A symbol's name; for the nameless symbol of a section, the name of what lies `addend` bytes on, else the section's.
+    /// A symbol's name; for the nameless symbol of a section, the name of what lies `addend` bytes on, else the
+    /// section's.
     fn described(&self, symbol: &Symbol<'_>, section: Index, addend: i64) -> String {
         if !symbol.name.is_empty() {
             return String::from(symbol.name);

@@ -4,11 +4,12 @@
 //! reads what happened. Layout is part of the interface of the compiler: the emitted code uses these offsets.
 //!
 //! * Before: `budget`, `stack_top`, `scalars` and `regions` as the context says; `stop` is zero.
-//! * After: `stop` says why the code returned; when it is [`Stop::Finished`], what it returned is r0, else zero. `budget`
-//!   is what is left, exact unless the verifier proved a bound ([`crate::verifier::Verdict::worst_case`]): then nothing
+//! * After: `stop` says why the code returned; when it is [`Stop::Finished`], what it returned is r0, else zero.
+//!   `budget` is what is left, exact unless the verifier proved a bound ([`crate::verifier::Verdict::worst_case`]): then nothing
 //!   is charged.
 //! * The code uses at most 160 bytes of the native stack, and 64 more for each active function of the program,
-//!   besides what helpers use, and keeps every register that the System V convention keeps. It uses no vector registers.
+//!   besides what helpers use, and keeps every register that the System V convention keeps. It uses no vector
+//!   registers.
 //! * Helpers are `extern "sysv64" fn(r1, r2, r3, r4, r5, *mut Invocation) -> u64`.
 
 use crate::context::{Context, MAX_ARGUMENTS, MAX_REGIONS, RegionSize};
@@ -109,8 +110,8 @@ impl Invocation {
         Stop::from_code(self.stop)
     }
 
-    /// Whether the regions have lengths and alignments, and the scalars values, that `context` promises to programs, and
-    /// the budget is not more than it gives.
+    /// Whether the regions have lengths and alignments, and the scalars values, that `context` promises to
+    /// programs, and the budget is not more than it gives.
     /// Running code with a record that does not agree breaks what the verifier proved.
     pub fn agrees_with(&self, context: &Context<'_>) -> bool {
         let regions = context.regions.iter().zip(&self.regions).all(|(region, entry)| {

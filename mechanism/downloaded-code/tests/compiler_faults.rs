@@ -116,8 +116,8 @@ fn contains_constant(code: &[u8]) -> bool {
     code.windows(4).any(|window| constants.iter().any(|constant| window == constant.to_le_bytes()))
 }
 
-/// A load that is inside only because of a branch is made zero by the comparison that says whether it is; other loads stand
-/// alone.
+/// A load that is inside only because of a branch is made zero by the comparison that says whether it is; other
+/// loads stand alone.
 #[test]
 fn fault_90_accesses_behind_branches_are_masked() {
     let mask = |text: &str, mnemonic| mnemonics(&compile(text, &LAX, &REQUEST)).contains(&mnemonic);
@@ -227,7 +227,8 @@ const SUM: &str = "mov r0, 0\nmov r3, r1\nadd r3, r2\nmov r4, r1\nadd r4, 4\njgt
 const PACKET: Context<'static> =
     Context { arguments: &[Argument::Pointer(1), Argument::Length(1), Argument::Length(1)], ..STRICT };
 
-/// The same with two bytes between access and pointer: nothing that the program has is compared with the end's own place.
+/// The same with two bytes between access and pointer: nothing that the program has is compared with the end's own
+/// place.
 fn with_a_gap() -> String {
     SUM.replace("[r4-4]", "[r4-6]").replace("add r4, 4\njgt", "add r4, 6\njgt")
 }

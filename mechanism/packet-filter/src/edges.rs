@@ -14,8 +14,8 @@ use crate::words::Words;
 pub(crate) const LIST: u32 = 4;
 /// Capacity of the smallest hash table, as a power of two.
 const LEAST_TABLE: u32 = 4;
-/// Keys up to which a table has room to spare: in a table that is mostly empty, packets for no one find an empty slot at
-/// once, which branch prediction learns.
+/// Keys up to which a table has room to spare: in a table that is mostly empty, packets for no one find an empty
+/// slot at once, which branch prediction learns.
 const SMALL: u32 = 64;
 /// Slots a key may lie from its place.
 const REACH: u32 = 32;

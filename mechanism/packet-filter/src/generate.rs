@@ -1,12 +1,12 @@
 //! Machine code for branches, tails and the entry.
 //!
-//! Compiled code is called where [`Classifier::entry`](crate::Classifier::entry) says, as `extern "sysv64" fn(packet: *const u8,
-//! length: usize, words: *const u32, code: *const u8) -> u32` for packets shorter than 2^63 bytes, and returns a conjunction, 0 for none. It keeps to five registers: rdi the base in the packet,
+//! Compiled code is called where [`Classifier::entry`](crate::Classifier::entry) says, as
+//! `extern "sysv64" fn(packet: *const u8, length: usize, words: *const u32, code: *const u8) -> u32` for packets shorter than 2^63 bytes, and returns a conjunction, 0 for none. It keeps to five registers: rdi the base in the packet,
 //! rsi what is left from there, rdx the words, rcx the code, rax the best conjunction so far; r8 to r11 are
-//! scratch, but r10 names the edge's record where its code begins. To return means: nothing (more) in this part matches. It holds no absolute address,
-//! writes no memory but its stack (24 bytes for each test at which there is a choice), and reads a packet
-//! only behind a comparison with what is left. Behind each comparison a conditional move makes the base harmless on the
-//! path that is only speculated (FAULTS row 90).
+//! scratch, but r10 names the edge's record where its code begins. To return means: nothing (more) in this part
+//! matches. It holds no absolute address, writes no memory but its stack (24 bytes for each test at which there is
+//! a choice), and reads a packet only behind a comparison with what is left. Behind each comparison a conditional
+//! move makes the base harmless on the path that is only speculated (FAULTS row 90).
 //!
 //! Constants that a filter chooses and that are longer than a byte never stand in the code as they are, whether values,
 //! masks, bounds or offsets: they are combined with secret random ones (row 55).

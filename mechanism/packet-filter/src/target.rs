@@ -20,8 +20,8 @@ pub(crate) enum Target {
     None,
     /// A state with branches of its own.
     State(u32),
-    /// The last `length` conditions of one conjunction, their constants kept as data in the edge's record; `long` if there
-    /// is more than one constant.
+    /// The last `length` conditions of one conjunction, their constants kept as data in the edge's record; `long`
+    /// if there is more than one constant.
     Tail { conjunction: u32, length: u32, long: bool },
     /// A conjunction that holds with nothing left to test.
     Accept(u32),

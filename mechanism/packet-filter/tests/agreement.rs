@@ -58,7 +58,8 @@ fn tables_that_grow_and_shrink() {
         let mut memory = Memory::new(Sizes::for_filters(1, 400));
         let mut driver = Driver::new(&mut memory, random.next());
         let (addresses, ports) = [(1, 300), (300, 2), (20, 20)][(round % 3) as usize];
-        // Addresses lie scattered: what follows each other, a multiplier spreads too evenly for keys to meet in a table.
+        // Addresses lie scattered: what follows each other, a multiplier spreads too evenly for keys to meet in a
+        // table.
         let address = |number: u64| Random(number + 1).next() as u32;
         let draw = |random: &mut Random| (address(random.below(addresses)), random.below(ports) as u16);
         let mut places = Vec::new();

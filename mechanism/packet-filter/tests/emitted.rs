@@ -1,5 +1,5 @@
-//! What can be said of the emitted code by reading it: rows 55 and 90 of the fault matrix. (It is run under guard pages by
-//! `test/native`.)
+//! What can be said of the emitted code by reading it: rows 55 and 90 of the fault matrix. (It is run under guard
+//! pages by `test/native`.)
 
 mod support;
 
@@ -35,8 +35,8 @@ fn decode(piece: &[u8]) -> Vec<Instruction> {
     instructions
 }
 
-/// The constants that stand in an instruction: immediates and displacements, but not targets of jumps, nor places in the
-/// classifier's tables (from rdx), which are no filter's to choose and may equal one of its constants by chance.
+/// The constants that stand in an instruction: immediates and displacements, but not targets of jumps, nor places
+/// in the classifier's tables (from rdx), which are no filter's to choose and may equal one of its constants by chance.
 fn constants(instruction: &Instruction) -> Vec<u64> {
     let in_tables = instruction.memory_base() == Register::RDX;
     let mut found = Vec::new();

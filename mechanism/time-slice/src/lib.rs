@@ -86,7 +86,8 @@ impl SliceVector {
     }
 }
 
-/// A look around a vector, which may change meanwhile: it passes every position that is allocated all the while, and ends.
+/// A look around a vector, which may change meanwhile: it passes every position that is allocated all the while,
+/// and ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
     start: usize,

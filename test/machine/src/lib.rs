@@ -57,7 +57,8 @@ fn has_rustup() -> bool {
         .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join("rustup").is_file()))
 }
 
-/// Debian's Rust has the sources of the library instead of one that was built for the bare machine, and no linker of its own.
+/// Debian's Rust has the sources of the library instead of one that was built for the bare machine, and no linker
+/// of its own.
 fn build_as_debian_does(cargo: &mut Command) {
     cargo
         .args(["-Zbuild-std=core,alloc", "-Zbuild-std-features=compiler-builtins-mem"])
@@ -160,8 +161,8 @@ pub fn finish(mut machine: Child) -> (Option<i32>, String) {
     (status, reader.join().expect("the reader does not panic"))
 }
 
-/// A serial line that takes nothing: two pipes in a folder, the one for output full, with nobody who reads it. What QEMU calls it,
-/// and what keeps it full.
+/// A serial line that takes nothing: two pipes in a folder, the one for output full, with nobody who reads it. What
+/// QEMU calls it, and what keeps it full.
 pub fn full_serial_line(folder: &Path) -> (String, File) {
     let line = folder.join("line");
     let pipes = ["in", "out"].map(|end| line.with_extension(end));

@@ -1,5 +1,5 @@
-//! FAULTS row 90: of what a program could load from outside its memory, because a jump went the wrong way, nothing can be
-//! used, and nothing is written outside. `src/downloaded_code/misprediction.rs` runs the compiled code that way.
+//! FAULTS row 90: of what a program could load from outside its memory, because a jump went the wrong way, nothing
+//! can be used, and nothing is written outside. `src/downloaded_code/misprediction.rs` runs the compiled code that way.
 //!
 //! `CHITIN_SEED` repeats a run, a tenth of `CHITIN_CASES` is the number of programs, since each is stepped through; with
 //! `CHITIN_FULL=1` it is thirty thousand.

@@ -135,8 +135,8 @@ fn one_of_many(random: &mut Random) -> Vec<Atom> {
     builder.finish().expect("there is room").to_vec()
 }
 
-/// Edges in tables lead to tails with no constant, with one, and with several, and become states and again tails; a tail's
-/// first edge may be the one for which its table has to grow.
+/// Edges in tables lead to tails with no constant, with one, and with several, and become states and again tails; a
+/// tail's first edge may be the one for which its table has to grow.
 #[test]
 fn tails_of_every_length_behind_tables() {
     let mut random = Random(seed(15));

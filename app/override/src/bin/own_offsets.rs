@@ -1,8 +1,8 @@
 //! An image of ExOS in which every process has its own file offsets.
 //!
-//! On Unix a parent and its children share the offset of what they inherited, for which ExOS keeps it in a page that all of
-//! them map. Here it lies in the process: a child begins where its parent was, and from then on nobody moves another's
-//! offset. What else ExOS does is as always.
+//! On Unix a parent and its children share the offset of what they inherited, for which ExOS keeps it in a page
+//! that all of them map. Here it lies in the process: a child begins where its parent was, and from then on nobody
+//! moves another's offset. What else ExOS does is as always.
 
 #![no_std]
 #![no_main]

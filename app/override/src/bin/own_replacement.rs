@@ -1,8 +1,8 @@
 //! An image of ExOS in which every process has little room for pages of its own, and decides itself which of them go.
 //!
-//! Only pages without a file behind them count, private ones. When there are [`ROOM`] of them, the next fault packs one up
-//! and gives it back to the kernel. It is one of the newest: a program that walks over more pages than there is room for,
-//! again and again, would find none of them if the oldest went first, as under the usual imitations of LRU
+//! Only pages without a file behind them count, private ones. When there are [`ROOM`] of them, the next fault packs
+//! one up and gives it back to the kernel. It is one of the newest: a program that walks over more pages than there
+//! is room for, again and again, would find none of them if the oldest went first, as under the usual imitations of LRU
 //! (exokernel-sosp95 §1 on page replacement). A packed page lies in the library's heap, without the zeros at its end.
 //!
 //! A program with `PAGES_BACK=3` in its environment says at its end, to descriptor 3, how many pages came back.
@@ -55,8 +55,8 @@ mod linux {
     pub(super) const EXIT_GROUP: u32 = 231;
 }
 
-/// Pages of its own that a process has at most. Of the 1,280 that `dd` touches in 20 passes over 64 pages, 513 came back; with
-/// the oldest going first it would be 1,259.
+/// Pages of its own that a process has at most. Of the 1,280 that `dd` touches in 20 passes over 64 pages, 513 came
+/// back; with the oldest going first it would be 1,259.
 const ROOM: usize = 64;
 const VARIABLE: &[u8] = b"PAGES_BACK=";
 /// The newest stay: ExOS has a few pages brought at once where it copies.

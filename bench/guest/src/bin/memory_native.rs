@@ -1,8 +1,8 @@
-//! Virtual memory by a library: exokernel-sosp95 Table 10, after Appel and Li, with the two page tables of Table 13. The
-//! library's table counts; the hardware's is told by `page_map`, and faults are upcalls.
+//! Virtual memory by a library: exokernel-sosp95 Table 10, after Appel and Li, with the two page tables of
+//! Table 13. The library's table counts; the hardware's is told by `page_map`, and faults are upcalls.
 //!
-//! The linear table suits dense memory: it is indexed by page. The inverted one has an entry for each page of memory that
-//! there is, found by hashing, and suits sparse memory: its pages lie far apart here.
+//! The linear table suits dense memory: it is indexed by page. The inverted one has an entry for each page of
+//! memory that there is, found by hashing, and suits sparse memory: its pages lie far apart here.
 #![no_std]
 #![no_main]
 
@@ -42,7 +42,8 @@ struct PageTable {
     /// A row for each page; the linear table has them in the order of virtual pages, the inverted one as they came.
     rows: Vec<MapRow>,
     dirty: Vec<bool>,
-    /// The inverted table's: for each hash, or the next free place, one more than the index of a row; as many as a power of 2.
+    /// The inverted table's: for each hash, or the next free place, one more than the index of a row; as many as a
+    /// power of 2.
     places: Vec<u8>,
     space: AddressSpace,
     allocator: Allocator,
@@ -143,8 +144,8 @@ fn hash(number: u64) -> usize {
     (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
 }
 
-/// The one table. Faults come where the program touches memory that is protected, and it holds no reference into the table
-/// there: so each use has it alone.
+/// The one table. Faults come where the program touches memory that is protected, and it holds no reference into
+/// the table there: so each use has it alone.
 struct Table(UnsafeCell<MaybeUninit<PageTable>>);
 
 // SAFETY: the program has one environment, and so one thread of control at a time.

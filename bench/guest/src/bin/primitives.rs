@@ -1,7 +1,7 @@
 //! What the primitives of the kernel cost: calls, exceptions, transfers, yields (exokernel-sosp95, Tables 4 to 6).
 //!
-//! Each operation stands [`REPEATS`] times in a row in one piece of code, so that no loop is counted; reading the counter
-//! and calling an empty piece is subtracted by the reader, as "overhead" and "piece".
+//! Each operation stands [`REPEATS`] times in a row in one piece of code, so that no loop is counted; reading the
+//! counter and calling an empty piece is subtracted by the reader, as "overhead" and "piece".
 #![no_std]
 #![no_main]
 
@@ -91,8 +91,8 @@ global_asm!(
     // A call from outside of the gate, whose handler goes on at once.
     ".global primitive_reflected_call", "primitive_reflected_call:", ".rept 16", "mov eax, 39", "syscall", ".endr", "ret",
     ".global primitive_resume", "primitive_resume:", "add rsp, 32", "iretq",
-    // Sixteen calls into another environment and back: every register passes, the stack pointer too. Whose own slice begins before it
-    // is entered goes on behind the call, and gives that slice to whom it waits for.
+    // Sixteen calls into another environment and back: every register passes, the stack pointer too. Whose own
+    // slice begins before it is entered goes on behind the call, and gives that slice to whom it waits for.
     ".global primitive_transfers", "primitive_transfers:", "push rbx", "mov ebx, 16",
     "2:", "mov rax, [rip + primitive_callee]", "syscall", "jmp primitive_give_way",
     ".global primitive_returned", "primitive_returned:", "dec ebx", "jnz 2b", "pop rbx", "ret",

@@ -128,8 +128,8 @@ mod kernel {
         function();
     }
 
-    /// Touches address 8 while the address space of a program is loaded that has mapped page 0 with every right: reads, writes
-    /// or executes, as `access=` says.
+    /// Touches address 8 while the address space of a program is loaded that has mapped page 0 with every right:
+    /// reads, writes or executes, as `access=` says.
     fn access_programs_null(boot: &mut Boot) {
         map_page_zero(boot);
         match boot.start.command_line.value("access") {
@@ -225,8 +225,8 @@ mod kernel {
         again()
     }
 
-    /// A storm of a vector that nobody owns: each is taken and counted, and the clock goes on. A deadline in the past interrupts
-    /// at once.
+    /// A storm of a vector that nobody owns: each is taken and counted, and the clock goes on. A deadline in the
+    /// past interrupts at once.
     fn vectors(boot: &mut Boot) -> ! {
         const NOBODY: u8 = 0x77;
         const STORM: u64 = 10_000;
@@ -278,8 +278,8 @@ mod kernel {
         }
     }
 
-    /// A device that no driver owns raises its line all the while, and no CPU hears of it. Opened, the same line comes: the device
-    /// does raise it.
+    /// A device that no driver owns raises its line all the while, and no CPU hears of it. Opened, the same line
+    /// comes: the device does raise it.
     fn lines(boot: &mut Boot) -> ! {
         const OPENED: u8 = 0x78;
         /// Where the line comes out: the interval timer's is 2 by an override of the platform, else 0.
@@ -324,7 +324,8 @@ mod kernel {
         CONTROL[1].fetch_and(four, Ordering::SeqCst);
     }
 
-    /// What the CPU has to keep the kernel from programs' memory is on, on every one: WP in CR0; SMEP, SMAP and UMIP in CR4.
+    /// What the CPU has to keep the kernel from programs' memory is on, on every one: WP in CR0; SMEP, SMAP and
+    /// UMIP in CR4.
     fn check_guards(boot: &Boot) {
         const WRITE_PROTECT: u64 = 1 << 16;
         const GUARDS: u64 = 1 << 20 | 1 << 21 | 1 << 11;

@@ -1,8 +1,8 @@
 //! Where things are in compiled code: registers, offsets in the invocation record, labels.
 //!
-//! Every BPF register has an x86-64 register of its own, chosen so that helpers find r1, r2, r3 and r5 where the System V
-//! convention wants them and r6 to r9 survive calls. rcx and r10 are scratch, rbx holds the invocation record and
-//! r11 the budget, where it is counted, or else zero, where loads are masked.
+//! Every BPF register has an x86-64 register of its own, chosen so that helpers find r1, r2, r3 and r5 where the
+//! System V convention wants them and r6 to r9 survive calls. rcx and r10 are scratch, rbx holds the invocation
+//! record and r11 the budget, where it is counted, or else zero, where loads are masked.
 
 use core::mem::offset_of;
 
@@ -122,7 +122,8 @@ impl Exit {
     pub(super) const ALL: [Self; 4] = [Self::OutOfBounds, Self::BudgetOrAlignment, Self::BadArgument, Self::Helper];
 }
 
-/// Labels of a program: for each slot its code, a call's way in, four exits and a place inside; two for the common ends.
+/// Labels of a program: for each slot its code, a call's way in, four exits and a place inside; two for the common
+/// ends.
 #[derive(Clone, Copy)]
 pub(super) struct Labels {
     slots: u32,

@@ -1,15 +1,15 @@
 //! The ends of regions that loops compare with, which stay in registers that the program leaves over.
 //!
-//! An access that starts inside its region whatever jumps do ([`Annotation::STARTS_INSIDE`]) is inside if its address is at
-//! most the region's end less where the access ends, counted from the address. In a loop that place is worth a register: then
-//! the mask against speculation takes one comparison of two registers and one conditional move. It is the same for the whole
-//! run, so it is loaded on entry.
+//! An access that starts inside its region whatever jumps do ([`Annotation::STARTS_INSIDE`]) is inside if its
+//! address is at most the region's end less where the access ends, counted from the address. In a loop that place
+//! is worth a register: then the mask against speculation takes one comparison of two registers and one conditional
+//! move. It is the same for the whole run, so it is loaded on entry.
 
 use crate::instruction::{Instruction, Size};
 use crate::verifier::{Annotation, Protection, Space};
 
-/// BPF registers whose places may hold an end if the program does not name them, and whether helpers keep these. Division,
-/// long constants and the clearing of the frame use none of them.
+/// BPF registers whose places may hold an end if the program does not name them, and whether helpers keep these.
+/// Division, long constants and the clearing of the frame use none of them.
 pub(super) const SPARE: [(u8, bool); 7] =
     [(9, true), (8, true), (7, true), (6, true), (10, true), (5, false), (4, false)];
 /// Ends that are looked at.
@@ -40,8 +40,8 @@ struct Candidate {
     in_loop: bool,
 }
 
-/// The ends that a program compares with, found in one pass over it. When there are too many, those that no loop uses and
-/// that were not met for longest are left out.
+/// The ends that a program compares with, found in one pass over it. When there are too many, those that no loop
+/// uses and that were not met for longest are left out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidates([Option<Candidate>; CANDIDATES]);
 

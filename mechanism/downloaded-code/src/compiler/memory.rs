@@ -1,13 +1,14 @@
 //! Loads, stores and atomic operations, with the checks and masks that the verifier asks for.
 //!
 //! A check subtracts the region's start and compares the offset with the number of offsets that an access of this size
-//! may start at; where the access always ends at one place, the region's length is compared with that; and where an access
-//! that is only masked does not start before its region whatever jumps do, its address is compared with the other end
-//! ([`super::limit`]). In the frame it is compared with the first and the last place that the verifier counts with, since
-//! what lies elsewhere in it is taken to be unchanged; a single place is a constant and needs no comparison. The mask is data
-//! flow from that comparison, not a branch (FAULTS row 90): of an access outside, which only a mispredicted jump can
-//! lead to, a load becomes zero before anything can use it, and a store goes to the start of its region or to the first place.
-//! Loads are masked after they are made, so that the comparison does not delay them.
+//! may start at; where the access always ends at one place, the region's length is compared with that; and where an
+//! access that is only masked does not start before its region whatever jumps do, its address is compared with the
+//! other end ([`super::limit`]). In the frame it is compared with the first and the last place that the verifier
+//! counts with, since what lies elsewhere in it is taken to be unchanged; a single place is a constant and needs no
+//! comparison. The mask is data flow from that comparison, not a branch (FAULTS row 90): of an access outside,
+//! which only a mispredicted jump can lead to, a load becomes zero before anything can use it, and a store goes to
+//! the start of its region or to the first place. Loads are masked after they are made, so that the comparison does
+//! not delay them.
 
 use super::Emitter;
 use super::layout::{
@@ -50,8 +51,9 @@ impl Emitter<'_, '_, '_> {
         Some(outside)
     }
 
-    /// Where the verifier knows, whatever jumps do, that the access starts inside, and a register of the program holds the
-    /// region's end: one comparison, with that. The jump of a loop mostly compares the same, and leads behind this one.
+    /// Where the verifier knows, whatever jumps do, that the access starts inside, and a register of the program
+    /// holds the region's end: one comparison, with that. The jump of a loop mostly compares the same, and leads
+    /// behind this one.
     fn compare_with_program(&mut self, base: u8) -> Option<Condition> {
         let (end, less_one) = self.note().end_register()?;
         self.assembler.arithmetic(Arithmetic::Compare, Width::Bits64, register(base), register(end));

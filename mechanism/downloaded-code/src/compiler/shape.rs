@@ -1,5 +1,5 @@
-//! What a program takes of the machine: entering and leaving save no more than that, and what it does not take holds the
-//! ends of regions ([`super::limit`]).
+//! What a program takes of the machine: entering and leaving save no more than that, and what it does not take
+//! holds the ends of regions ([`super::limit`]).
 
 use super::CompileError;
 use super::layout::{self, KEPT, RECORD};

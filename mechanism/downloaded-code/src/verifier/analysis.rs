@@ -1,9 +1,10 @@
 //! The fixed point: states flow along the program until they no longer change.
 //!
-//! Before each instruction where paths can meet (targets, function starts, calls of functions) the state that covers all
-//! paths is kept. Work is always taken from the first place that changed, so that what is before a loop settles
-//! before it. At loop heads growing ranges are widened; after [`PATIENCE`] units of work everything that still changes is
-//! given up. So each place changes a bounded number of times and the whole work is bounded by the program's length.
+//! Before each instruction where paths can meet (targets, function starts, calls of functions) the state that
+//! covers all paths is kept. Work is always taken from the first place that changed, so that what is before a loop
+//! settles before it. At loop heads growing ranges are widened; after [`PATIENCE`] units of work everything that
+//! still changes is given up. So each place changes a bounded number of times and the whole work is bounded by the
+//! program's length.
 
 use core::cell::Cell;
 
@@ -22,8 +23,8 @@ use crate::invocation::NEAR;
 use crate::program::Program;
 use crate::refusal::{Reason, Refusal};
 
-/// Where growing ranges may rest in every program: what fits into a size, and offsets of pointers that a loop moves past a
-/// region's end, while they can be compared with it.
+/// Where growing ranges may rest in every program: what fits into a size, and offsets of pointers that a loop moves
+/// past a region's end, while they can be compared with it.
 const THRESHOLDS: [u64; 7] =
     [0xff, 0xffff, NEAR / 2, i32::MAX as u64 - 1, i32::MAX as u64, u32::MAX as u64, i64::MAX as u64];
 /// Units of work after which whatever changes is given up.
@@ -51,7 +52,8 @@ enum Next {
     Choose,
     /// The instruction at an index, with the state in hand.
     Execute(usize),
-    /// A part of the state in hand meets others at a target; then, if there is one, the instruction with the other state.
+    /// A part of the state in hand meets others at a target; then, if there is one, the instruction with the other
+    /// state.
     Meet { target: usize, part: Part, then: Option<usize> },
 }
 

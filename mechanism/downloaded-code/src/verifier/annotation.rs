@@ -89,8 +89,8 @@ flags! {
     FIXED_END = 28;
     /// The access starts nowhere before its region, whatever branches do.
     STARTS_INSIDE = 29;
-    /// The upper half says which register holds the region's end, less where the access ends counted from its address, and
-    /// whether it is less by one more.
+    /// The upper half says which register holds the region's end, less where the access ends counted from its
+    /// address, and whether it is less by one more.
     END_IN_REGISTER = 30;
 }
 

@@ -15,8 +15,9 @@
 //! * whatever raises the lower end by more than that makes it `Everything`.
 //!
 //! A path, right or wrong, executes at most the context's budget and then what a processor does before it notices a
-//! wrong turn, far less than [`AHEAD`]. So the integer stays below `2 * FIRST`, that is 2^30, and a region's start plus that
-//! does not wrap ([`crate::invocation::NEAR`]): the address is not below the region, and is compared as it is.
+//! wrong turn, far less than [`AHEAD`]. So the integer stays below `2 * FIRST`, that is 2^30, and a region's start
+//! plus that does not wrap ([`crate::invocation::NEAR`]): the address is not below the region, and is compared as
+//! it is.
 
 use super::scalar::Scalar;
 use super::value::Value;

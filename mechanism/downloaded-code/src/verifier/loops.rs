@@ -1,11 +1,12 @@
 //! The proof that a program ends: how often each instruction can be executed at most.
 //!
-//! A loop is a target of backward jumps with the slots up to the last of them. It is bounded when nothing jumps back into its
-//! middle (compilers do jump ahead into it: then the first round may be cut short), loops nest, and some register is changed in it by one instruction only, which adds a constant, which every
-//! round passes, and whose operand the fixed point knows to stay in a range that the sum does not wrap out of: the range
-//! divided by the constant bounds the rounds. An instruction is then executed at most as often as the product over the
-//! loops around it of their rounds plus one. If all loops are bounded and the sum for the whole program is
-//! within the budget, nothing need be counted at run time.
+//! A loop is a target of backward jumps with the slots up to the last of them. It is bounded when nothing jumps
+//! back into its middle (compilers do jump ahead into it: then the first round may be cut short), loops nest, and
+//! some register is changed in it by one instruction only, which adds a constant, which every round passes, and
+//! whose operand the fixed point knows to stay in a range that the sum does not wrap out of: the range divided by
+//! the constant bounds the rounds. An instruction is then executed at most as often as the product over the loops
+//! around it of their rounds plus one. If all loops are bounded and the sum for the whole program is within the
+//! budget, nothing need be counted at run time.
 
 use super::analysis::Subject;
 use super::annotation::Annotation;
@@ -108,8 +109,8 @@ impl Loops {
         Ok(true)
     }
 
-    /// An instruction belongs to the loop if the loop's end can be reached from it. A jump back inside the loop is taken
-    /// to reach it, without looking: that counts too much in, never too little.
+    /// An instruction belongs to the loop if the loop's end can be reached from it. A jump back inside the loop is
+    /// taken to reach it, without looking: that counts too much in, never too little.
     fn reach(&mut self, subject: &mut Subject<'_, '_>) -> Result<(), Refusal> {
         let index = self.cursor;
         let mut note = subject.storage.annotation(index);

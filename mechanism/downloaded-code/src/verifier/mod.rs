@@ -6,9 +6,10 @@
 //!
 //! * every access lies inside its region, the program's frame, or an object that a caller passed, or else is stopped by
 //!   a check that the compiler emits; read-only regions are not written;
-//! * only values that were written are used (copying a register that holds none is no use; an array in the frame that is
-//!   written or read at unknown places starts as zeros, and so does a register that only some paths write); no address becomes a number, is stored outside the own stack, or
-//!   decides a comparison, so that runs do not depend on where anything lies;
+//! * only values that were written are used (copying a register that holds none is no use; an array in the frame
+//!   that is written or read at unknown places starts as zeros, and so does a register that only some paths write);
+//!   no address becomes a number, is stored outside the own stack, or decides a comparison, so that runs do not
+//!   depend on where anything lies;
 //! * it ends within the context's budget, because that is proven or because the compiler has it counted;
 //! * helpers get arguments of their types.
 //!

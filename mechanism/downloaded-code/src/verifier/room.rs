@@ -1,9 +1,11 @@
-//! Room behind a pointer: rustc walks a slice by a pointer that goes up and, beside it, what is left, which goes down. The two
-//! together do not pass the region's end: `offset + number + slack <= length`, in integers that do not wrap around.
+//! Room behind a pointer: rustc walks a slice by a pointer that goes up and, beside it, what is left, which goes
+//! down. The two together do not pass the region's end: `offset + number + slack <= length`, in integers that do
+//! not wrap around.
 //!
-//! A room comes from a meeting of two states in both of which it holds: on the way into a loop, where the number is known beside
-//! the length, and after one round of it. It lasts while both registers move by constants and do not wrap around, which is mostly known
-//! because of a jump: so all that is learnt through a room rests on jumps (see [`super::guarded`]).
+//! A room comes from a meeting of two states in both of which it holds: on the way into a loop, where the number is
+//! known beside the length, and after one round of it. It lasts while both registers move by constants and do not
+//! wrap around, which is mostly known because of a jump: so all that is learnt through a room rests on jumps (see
+//! [`super::guarded`]).
 
 use super::state::{State, TRACKED_REGISTERS};
 use super::value::{Kind, Value};
@@ -56,7 +58,8 @@ impl Rooms {
         Self(words.map(|word| Some(Room { number: (word as u8).checked_sub(1)?, slack: (word >> 32) as i32 })))
     }
 
-    /// What holds in two states that meet. With `new`, rooms are looked for that are as large in both, and may become smaller.
+    /// What holds in two states that meet. With `new`, rooms are looked for that are as large in both, and may
+    /// become smaller.
     pub(crate) fn met(old: &State, other: &State, new: bool) -> Self {
         Self(core::array::from_fn(|pointer| {
             let pointer = pointer as u8;
@@ -84,7 +87,8 @@ fn moved(slack: i32, by: i64) -> Option<i32> {
     i64::from(slack).checked_sub(by).and_then(|slack| i32::try_from(slack).ok())
 }
 
-/// Whether a value moved by a constant is what it is in integers. A pointer that has room is not far above its region's end.
+/// Whether a value moved by a constant is what it is in integers. A pointer that has room is not far above its
+/// region's end.
 fn does_not_wrap(before: &Value, by: i64) -> bool {
     match before.kind {
         Kind::Number if by < 0 => before.scalar.minimum >= by.unsigned_abs(),

@@ -1,10 +1,10 @@
 //! What is known at one place of a program: registers, stack frame, and how long each region is at least.
 //!
 //! The frame's 512 bytes are 64 slots of eight. For each byte, one bit says whether it was written, one whether it may
-//! have been, and one whether it may be part of a pointer. The values of up to [`TRACKED_SLOTS`] slots that were written whole are kept. A pointer
-//! can be read back only as a whole slot that is tracked; its bytes are never readable as a number, not even those
-//! that are left when it is partly overwritten. Registers that move in step are tied to each other ([`super::tie`]); pointers may
-//! have room beside a number ([`super::room`]).
+//! have been, and one whether it may be part of a pointer. The values of up to [`TRACKED_SLOTS`] slots that were
+//! written whole are kept. A pointer can be read back only as a whole slot that is tracked; its bytes are never
+//! readable as a number, not even those that are left when it is partly overwritten. Registers that move in step
+//! are tied to each other ([`super::tie`]); pointers may have room beside a number ([`super::room`]).
 
 use super::merge::Effort;
 use super::room::{Room, Rooms};
@@ -18,7 +18,8 @@ use crate::invocation::FRAME_SIZE;
 pub(crate) const TRACKED_REGISTERS: usize = 10;
 /// Slots whose values are kept.
 pub(crate) const TRACKED_SLOTS: usize = 24;
-/// Words of a packed state: visits, three bits for each byte of the frame, proven lengths, ties, rooms, registers, slots.
+/// Words of a packed state: visits, three bits for each byte of the frame, proven lengths, ties, rooms, registers,
+/// slots.
 pub(crate) const STATE_WORDS: usize = VALUES_AT + (TRACKED_REGISTERS + TRACKED_SLOTS) * VALUE_WORDS;
 
 /// Where the values start in a packed state.

@@ -1,6 +1,6 @@
-//! Two shifts that compilers write for a truncation to 32 bits, where a move of 32 bits would do: they are taken as that
-//! move. What a shift to the left alone leaves is a number of which nothing is known any more, least of all that it was a
-//! region's length.
+//! Two shifts that compilers write for a truncation to 32 bits, where a move of 32 bits would do: they are taken as
+//! that move. What a shift to the left alone leaves is a number of which nothing is known any more, least of all
+//! that it was a region's length.
 
 use super::analysis::Subject;
 use super::structure::decode;

@@ -1,8 +1,8 @@
 //! Is there a packet that meets a set of conditions at fixed places?
 //!
 //! `Equal`s fix bits. What ranges leave open is searched byte by byte in order of offset; a range is
-//! given up as soon as no value of its bytes still to come could lie in it. When all values of a byte fail, earlier bytes
-//! get other values only if they had a part in that: what bytes cannot be on their own, no others help. The
+//! given up as soon as no value of its bytes still to come could lie in it. When all values of a byte fail, earlier
+//! bytes get other values only if they had a part in that: what bytes cannot be on their own, no others help. The
 //! search is exact, and it can stop and go on; who asks limits it.
 
 use super::{BYTES, Verdict, Witness};
@@ -170,7 +170,8 @@ impl Solver {
         true
     }
 
-    /// The first byte of a range that looks at this one and can no longer be met: of several, of that which begins last.
+    /// The first byte of a range that looks at this one and can no longer be met: of several, of that which begins
+    /// last.
     fn culprit(&self) -> Option<usize> {
         let here = self.here;
         let looks = |range: &&Range| range.first <= here && here < range.first + usize::from(range.size);

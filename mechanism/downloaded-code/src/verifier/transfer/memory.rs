@@ -70,7 +70,8 @@ impl Transfer<'_> {
     }
 
     /// Bytes of the frame are read as numbers: they must be written and not part of a pointer. Where reading or writing
-    /// happens at a place that is not constant, unwritten ones read as zero: the frame is cleared when the function starts.
+    /// happens at a place that is not constant, unwritten ones read as zero: the frame is cleared when the function
+    /// starts.
     pub(super) fn read_frame(&mut self, base: u8, first: i64, last: i64, size: i64) -> Result<(), Refusal> {
         let span = last - first + size;
         if self.state.has_pointer(first, span) {
@@ -271,8 +272,9 @@ impl Transfer<'_> {
         }
     }
 
-    /// Frames have a fixed size; what is not proven inside is compared with the whole frame at run time. What is proven only
-    /// because of jumps is kept to these places whatever jumps do, so that what is known of others stays true.
+    /// Frames have a fixed size; what is not proven inside is compared with the whole frame at run time. What is
+    /// proven only because of jumps is kept to these places whatever jumps do, so that what is known of others
+    /// stays true.
     fn in_frame(
         &mut self,
         register: u8,
@@ -301,8 +303,8 @@ impl Transfer<'_> {
         (least >= -MOST_OFFSET && greatest <= MOST_OFFSET).then_some((least, greatest))
     }
 
-    /// Where an access ends may be compared with a register of the program that holds its region's end: one that differs
-    /// from it by as much as the access's end from the address, or by one less.
+    /// Where an access ends may be compared with a register of the program that holds its region's end: one that
+    /// differs from it by as much as the access's end from the address, or by one less.
     fn note_end(&mut self, space: Space, end: i64) {
         let Space::Region(region) = space else { return };
         let distance = |register: &u8| {

@@ -36,8 +36,8 @@ impl Builder<'_> {
         self.touch(2, 0, true);
     }
 
-    /// Four slots, some with constants, some with numbers. A jump says which of them, or how many, a store or load can go
-    /// to; what one of them holds then is an index.
+    /// Four slots, some with constants, some with numbers. A jump says which of them, or how many, a store or load
+    /// can go to; what one of them holds then is an index.
     pub(super) fn taught_place(&mut self) {
         if self.holds[8] != Holds::Region(1) {
             return;

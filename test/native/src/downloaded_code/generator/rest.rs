@@ -64,7 +64,8 @@ impl Builder<'_> {
         self.settle(before);
     }
 
-    /// Moves the pointer by a number up to 7, and takes as much from the rest, at times too little. Returns the jump that leaves.
+    /// Moves the pointer by a number up to 7, and takes as much from the rest, at times too little. Returns the
+    /// jump that leaves.
     fn start_somewhere(&mut self) -> usize {
         let number = self.some_number();
         self.emit(0xbf, COPY, number, 0, 0);
@@ -76,7 +77,8 @@ impl Builder<'_> {
         patch
     }
 
-    /// Leaves the loop when too little is left; now and then by a comparison that is wrong by one, or none at all. Returns the jump.
+    /// Leaves the loop when too little is left; now and then by a comparison that is wrong by one, or none at all.
+    /// Returns the jump.
     fn leave_below(&mut self, least: i32) -> usize {
         let (opcode, bound) = match self.random.below(8) {
             0 => (0xa5, least - 1),
