@@ -1,6 +1,6 @@
 //! Capabilities: hierarchical names, dominance, derivation, access lists (xok-exos-sosp97 §5.1; DESIGN.md §4).
 //!
-//! Owns the rules by which a key opens something. What holds always:
+//! Owns the rules by which a key opens something. Invariants:
 //!
 //! - a name dominates exactly the names that it is a prefix of, itself included;
 //! - a derived key is dominated by its source and has no right that the source lacks;

@@ -2,8 +2,8 @@
 //!
 //! A context is a constant of the kernel (packet handlers, the functions of XN, …), not of the program's owner. It
 //! lists the memory *regions* that a program sees, what its *arguments* r1 to r5 hold on entry, the *helpers* it may
-//! call, and its limits. Pointers come only from arguments, from the frame pointer and from the constant load of
-//! form 6 ("map by index"), which yields the start of the region with that index plus a constant.
+//! call, and its limits. Pointers come only from arguments, from the frame pointer and from the constant load of form
+//! 6 ("map by index"). That load yields the start of the region with that index plus a constant.
 
 use crate::refusal::{Reason, Refusal};
 
@@ -138,8 +138,8 @@ pub struct Helper<'a> {
 /// Whether code is protected against speculation past its checks (FAULTS row 90).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speculation {
-    /// What accesses do that are in bounds only because of an earlier branch is masked, so that after a mispredicted
-    /// branch a load gives zero and a store stays inside its region.
+    /// An access that is in bounds only because of an earlier branch is masked. So after a mispredicted branch a load
+    /// gives zero and a store stays inside its region.
     Masked,
     /// No masking: for code whose owner may read all memory anyway.
     Trusted,

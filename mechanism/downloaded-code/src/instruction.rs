@@ -1,10 +1,10 @@
 //! Instructions of RFC 9669: the eight-byte encoding and what it means.
 //!
 //! Supported: the conformance groups base32, base64, divmul32, divmul64, atomic32 and atomic64; calls between
-//! functions; calls to helpers by number; the 64-bit constant load in its plain form and in the form "map by index"
-//! (source 6), which names a memory region of the [context](crate::context) by its index: that is how constant
-//! tables are reached. Refused: legacy packet access, the other forms of the constant load, `callx`, and any
-//! reserved bit that is not zero.
+//! functions; calls to helpers by number; the 64-bit constant load in two forms. The plain form loads a constant. The
+//! form "map by index" (source 6) names a memory region of the [context](crate::context) by its index: that is how
+//! programs reach constant tables. Refused: legacy packet access, the other forms of the constant load, `callx`, and
+//! any reserved bit that is not zero.
 
 use crate::program::Program;
 use crate::refusal::Reason;

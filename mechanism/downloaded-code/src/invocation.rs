@@ -3,14 +3,14 @@
 //! Compiled code is a function `extern "sysv64" fn(*mut Invocation) -> u64`. The caller fills the record, calls, and
 //! reads what happened. Layout is part of the interface of the compiler: the emitted code uses these offsets.
 //!
-//! * Before: `budget`, `stack_top`, `scalars` and `regions` as the context says; `stop` is zero.
-//! * After: `stop` says why the code returned; when it is [`Stop::Finished`], what it returned is r0, else zero.
-//!   `budget` is what is left, exact unless the verifier proved a bound ([`crate::verifier::Verdict::worst_case`]): then nothing
-//!   is charged.
-//! * The code uses at most 160 bytes of the native stack, and 64 more for each active function of the program,
-//!   besides what helpers use, and keeps every register that the System V convention keeps. It uses no vector
+//! - Before: `budget`, `stack_top`, `scalars` and `regions` as the context says; `stop` is zero.
+//! - After: `stop` says why the code returned; when it is [`Stop::Finished`], what it returned is r0, else zero.
+//!   `budget` is what is left, exact unless the verifier proved a bound ([`crate::verifier::Verdict::worst_case`]):
+//!   then nothing is charged.
+//! - The code uses at most 160 bytes of the native stack, and 64 more for each active function of the program,
+//!   besides what helpers use. It keeps every register that the System V convention keeps. It uses no vector
 //!   registers.
-//! * Helpers are `extern "sysv64" fn(r1, r2, r3, r4, r5, *mut Invocation) -> u64`.
+//! - Helpers are `extern "sysv64" fn(r1, r2, r3, r4, r5, *mut Invocation) -> u64`.
 
 use crate::context::{Context, MAX_ARGUMENTS, MAX_REGIONS, RegionSize};
 
@@ -21,8 +21,8 @@ pub const MAX_FRAMES: usize = 8;
 /// Bytes of stack that are enough for every program.
 pub const STACK_SIZE: usize = FRAME_SIZE as usize * MAX_FRAMES;
 
-/// Regions must not lie within this many bytes of address zero, nor twice as many of the last address: pointers near
-/// them would wrap around, and comparisons would tell where they are.
+/// Regions must not lie within this many bytes of address zero, nor twice as many of the last address. Pointers near
+/// them would wrap around, and comparisons would reveal where they are.
 pub const NEAR: u64 = 1 << 30;
 
 /// Why compiled code returned.

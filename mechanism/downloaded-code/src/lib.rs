@@ -1,8 +1,8 @@
 //! Downloaded code: the BPF instruction set (RFC 9669) as the one language for code that the kernel runs for others.
 //!
-//! A [`program::Program`] is bytes that nobody else can change. A [`context::Context`] says what it may see and do. The
-//! verifier decides whether it may run at all and which run-time checks it needs, the compiler turns it into
-//! x86-64 code that talks to its caller through an [`invocation::Invocation`], and the interpreter is the reference for
+//! A [`program::Program`] is bytes that nothing else can change. A [`context::Context`] says what it may see and do.
+//! The verifier decides whether it may run at all and which run-time checks it needs. The compiler turns it into
+//! x86-64 code that talks to its caller through an [`invocation::Invocation`]. The interpreter is the reference for
 //! what it must do. [`x86_64`] is the back end, which the packet filters and the wakeup predicates use too.
 //!
 //! Nothing here allocates, recurses or panics on any input; storage is words that the caller gives.

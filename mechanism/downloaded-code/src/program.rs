@@ -1,6 +1,6 @@
 //! A program: at most [`MAX_INSTRUCTIONS`] slots of eight bytes.
 //!
-//! The bytes must not change while the program is verified, compiled or run: the kernel copies them into memory that
+//! The bytes must not change while the program is verified, compiled or run. The kernel copies them into memory that
 //! no one else can write before it looks at them (FAULTS row 16).
 
 use crate::instruction::Slot;

@@ -27,8 +27,9 @@ fn mnemonics(code: &[u8]) -> Vec<Mnemonic> {
 
 #[test]
 fn fault_16_a_program_changed_after_verification_does_not_compile_into_something_else_silently() {
-    // The kernel verifies a copy that no one else can write; if it were changed all the same, compiling reads it afresh
-    // and either refuses or emits only what annotations of the verified program allow. Undecodable bytes are refused.
+    // The kernel verifies a copy that no one else can write. If the copy were changed all the same, compiling reads
+    // it afresh. Then it either refuses or emits only what annotations of the verified program allow. Undecodable
+    // bytes are refused.
     let bytes = assemble("mov r0, 1\nexit");
     let checked = verify(&bytes, &STRICT).expect("accepted");
     let changed = [0xff; 16];

@@ -234,7 +234,7 @@ fn pointers_that_move_in_step_with_a_counter_need_no_check() {
         // the counter is a copy of what the pointer was made from
         "and r2, 3\nadd r2, 1\nmov r7, r2\nlsh r7, 2\nadd r7, r1\nadd r7, -4\nmov r6, r2\nmov r2, 7\n\
          stxw [r7], r2\nadd r7, -4\nsub r6, 1\njgt r6, 0, -4\nmov r0, 0\nexit",
-        // an index beside the counter, by which the frame is cleared
+        // an index and the counter, by which the frame is cleared
         "mov r6, 0\nmov r7, r10\nadd r7, -64\nstdw [r7], 0\nadd r7, 8\nadd r6, 1\njlt r6, 8, -4\nmov r0, 0\nexit",
     ];
     texts.into_iter().for_each(must_be_proven);

@@ -1,10 +1,9 @@
 //! The filter language as it crosses an interface: a flat array of atoms.
 //!
-//! An atom asks one thing of a packet; a conjunction is the run of atoms with one number and holds
-//! when all of them hold; a filter accepts when any of its conjunctions holds. This is the language
-//! of DPF (Engler and Kaashoek; SOSP 1995, section 5.6): offset, size, mask and value, plus a
-//! *shift* that moves the base by a length found in the packet; ranges are added. There are no
-//! jumps, so there is nothing to loop with.
+//! An atom asks one thing of a packet. A conjunction is the run of atoms with one number and holds when all of them
+//! hold. A filter accepts when any of its conjunctions holds. This is the language of DPF (Engler and Kaashoek; SOSP
+//! 1995, section 5.6): offset, size, mask and value. A *shift* moves the base by a length found in the packet; ranges
+//! are added. There are no jumps, so there is nothing to loop with.
 //!
 //! Always: every bit pattern is a value of [`Atom`], and nothing is believed before
 //! [`crate::conjunction`] has checked it. A load that would pass the end of the packet is no match.

@@ -1,9 +1,9 @@
 //! The classifier: all filters of all owners, merged, and what is under way to change them.
 //!
-//! One insertion or removal is under way at a time. Whoever calls [`Classifier::step`] drives it, its
-//! owner or anyone who waits for it: it needs nothing from its owner any more. Each step does a
-//! bounded piece of work. In between, packets are classified by what is complete; a filter that is
-//! being installed may begin to accept some of its packets before the last step.
+//! One insertion or removal is under way at a time. The caller of [`Classifier::step`] drives it; any environment
+//! that waits for it may call: it needs nothing from its owner any more. Each step does a bounded piece of work. In
+//! between, packets are classified by what is complete; a filter that is being installed may begin to accept some of
+//! its packets before the last step.
 
 use crate::account::{Account, Quota};
 use crate::atom::{Atom, conjunctions};
@@ -81,7 +81,7 @@ impl Linked for Filter {
     }
 }
 
-/// Who gets a packet.
+/// The winner of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Match {
     /// The filter that wins.
@@ -319,7 +319,7 @@ impl<'a> Classifier<'a> {
         self.structure.shapes.pool.used() as usize - 1
     }
 
-    /// Who gets this packet, by interpreting the merged structure.
+    /// The winner of this packet, by interpreting the merged structure.
     #[must_use]
     pub fn classify(&self, packet: &[u8]) -> Option<Match> {
         self.resolve(self.structure.classify(packet))

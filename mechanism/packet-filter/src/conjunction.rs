@@ -1,9 +1,9 @@
 //! Checking a conjunction and bringing it into canonical form.
 //!
-//! Canonical: within each stretch between shifts the conditions are sorted by place, equal places
-//! are joined, `NotEqual` is a range, one-value ranges are `Equal`, and a range over everything is
-//! an `Equal` under mask 0 (which still asks for the length). Two conjunctions with the same
-//! meaning atom for atom therefore have the same form, and share their prefix in the merged structure.
+//! Canonical: within each stretch between shifts the conditions are sorted by place and equal places are joined.
+//! `NotEqual` is a range, and one-value ranges are `Equal`. A range over everything is an `Equal` under mask 0, which
+//! still asks for the length. Two conjunctions with the same meaning atom for atom therefore have the same form, and
+//! share their prefix in the merged structure.
 
 use crate::atom::{Atom, Compare};
 use crate::condition::{Condition, Kind, Test};

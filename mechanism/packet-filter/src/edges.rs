@@ -1,10 +1,10 @@
 //! The edges of one branch: its records, found by their constants.
 //!
-//! Up to four are a short list, which the compiler burns into the code. More are a hash table with
-//! linear probing: the multiplier is drawn from the classifier's secret, no key lies further than
-//! [`REACH`] from its place and at most half of the slots are used, so a lookup is short whatever
-//! constants an attacker picks. Growing fills a new table some slots at a time ([`Growth`]) while the
-//! old one serves; deleting closes the gap, so there are no tombstones.
+//! Up to four are a short list, which the compiler burns into the code. More are a hash table with linear probing,
+//! whose multiplier is drawn from the classifier's secret. No key lies further than [`REACH`] from its place and at
+//! most half of the slots are used. So a lookup is short whatever constants an attacker picks. Growing fills a new
+//! table some slots at a time ([`Growth`]) while the old one serves; deleting closes the gap, so there are no
+//! tombstones.
 
 use crate::record::HEAD;
 use crate::refusal::Refusal;
@@ -14,8 +14,8 @@ use crate::words::Words;
 pub(crate) const LIST: u32 = 4;
 /// Capacity of the smallest hash table, as a power of two.
 const LEAST_TABLE: u32 = 4;
-/// Keys up to which a table has room to spare: in a table that is mostly empty, packets for no one find an empty
-/// slot at once, which branch prediction learns.
+/// Keys up to which a table has room to spare. In a table that is mostly empty, packets for no one find an empty slot
+/// at once, which branch prediction learns.
 const SMALL: u32 = 64;
 /// Slots a key may lie from its place.
 const REACH: u32 = 32;

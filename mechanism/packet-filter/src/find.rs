@@ -51,7 +51,7 @@ impl Cursor {
         }
     }
 
-    /// Goes on until the place is found or the fuel is spent.
+    /// Searches until the place is found or the fuel is spent.
     pub(crate) fn advance(&mut self, structure: &Structure<'_>, fuel: &mut Fuel) -> Option<Place> {
         while fuel.spend(1) {
             if self.cell == 0 {

@@ -1,15 +1,17 @@
 //! Machine code for branches, tails and the entry.
 //!
-//! Compiled code is called where [`Classifier::entry`](crate::Classifier::entry) says, as
-//! `extern "sysv64" fn(packet: *const u8, length: usize, words: *const u32, code: *const u8) -> u32` for packets shorter than 2^63 bytes, and returns a conjunction, 0 for none. It keeps to five registers: rdi the base in the packet,
-//! rsi what is left from there, rdx the words, rcx the code, rax the best conjunction so far; r8 to r11 are
-//! scratch, but r10 names the edge's record where its code begins. To return means: nothing (more) in this part
-//! matches. It holds no absolute address, writes no memory but its stack (24 bytes for each test at which there is
-//! a choice), and reads a packet only behind a comparison with what is left. Behind each comparison a conditional
-//! move makes the base harmless on the path that is only speculated (FAULTS row 90).
+//! Compiled code is called where [`Classifier::entry`](crate::Classifier::entry) says, for packets shorter than 2^63
+//! bytes. Its type is
+//! `extern "sysv64" fn(packet: *const u8, length: usize, words: *const u32, code: *const u8) -> u32`. It returns a
+//! conjunction, 0 for none. It keeps to five registers: rdi the base in the packet, rsi what is left from there, rdx
+//! the words, rcx the code, rax the best conjunction so far. r8 to r11 are scratch, but r10 names the edge's record
+//! where its code begins. To return means: nothing (more) in this part matches. It holds no absolute address and
+//! reads a packet only behind a comparison with what is left. It writes no memory but its stack (24 bytes for each
+//! test at which there is a choice). Behind each comparison a conditional move makes the base harmless on the path
+//! that is only speculated (FAULTS row 90).
 //!
-//! Constants that a filter chooses and that are longer than a byte never stand in the code as they are, whether values,
-//! masks, bounds or offsets: they are combined with secret random ones (row 55).
+//! Constants that a filter chooses and that are longer than a byte never stand in the code as they are, whether
+//! values, masks, bounds or offsets. They are combined with secret random ones (row 55).
 
 use crate::condition::{Kind, Test};
 use crate::edges::{Edges, LIST};
@@ -49,11 +51,11 @@ const LABELS: usize = 16;
 pub(crate) struct Stubs {
     /// Returns.
     pub(crate) done: u32,
-    /// Goes on from an edge to a state.
+    /// Continues from an edge to a state.
     pub(crate) enter: u32,
-    /// Goes on from an edge to a conjunction.
+    /// Continues from an edge to a conjunction.
     pub(crate) accept: u32,
-    /// Goes on from what a table shows of an edge to its record.
+    /// Continues from what a table shows of an edge to its record.
     pub(crate) far: u32,
     /// Keeps the better of the best conjunction and another.
     pub(crate) contest: u32,
@@ -259,7 +261,7 @@ impl Generator<'_, '_> {
         }
     }
 
-    /// Runs the branch as a procedure, then goes on with the branches after it.
+    /// Runs the branch as a procedure, then continues with the branches after it.
     fn write_choice(&mut self, branch: u32) {
         self.code.push(PACKET);
         self.code.push(LEFT);

@@ -1,10 +1,10 @@
 //! What is under way, one bounded step at a time.
 //!
 //! Installing: check and intern each conjunction, compare it with the parent, search for overlaps. Then for each
-//! conjunction find its place, grow a table if it needs one, build, attach, emit code, publish. Removing: for
-//! each conjunction find it, cut it out, emit code, publish, release. A refused installation goes on
-//! as the removal of what was done. Code that runs never changes under it: new pieces
-//! are committed first, then the words that lead to them are set, then old pieces are given back.
+//! conjunction find its place, grow a table if it needs one, build, attach, emit code, publish. Removing: for each
+//! conjunction find it, cut it out, emit code, publish, release. A refused installation continues as the removal of
+//! what was done. Code that runs never changes under it: new pieces are committed first, then the words that lead to
+//! them are set, then old pieces are given back.
 
 use crate::classifier::{Classifier, FilterId, Progress, Stage};
 use crate::condition::Condition;

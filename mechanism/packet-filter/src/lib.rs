@@ -1,15 +1,16 @@
 //! DPF: declarative packet filters, merged, checked for overlap and compiled.
 //!
-//! It owns the question "whose packet is this?". Filters are declarative ([`Atom`]), so that they can be
-//! merged into one decision structure, checked against each other, and burned into machine code
-//! (dynamic packet filter; SOSP 1995, sections 3.2 and 5.6). Always: a packet is read only within its length;
-//! its classification takes at most one test for each shape ([`Classifier::shape_count`]), however many filters there
-//! are; of several that match, the more specific wins ([`Rank`]); no filter takes another owner's packets
-//! without a key. All memory is given once ([`Storage`]); all longer work is done in bounded steps.
+//! It owns the question "whose packet is this?". Filters are declarative ([`Atom`]). So they can be merged into one
+//! decision structure, checked against each other, and burned into machine code (dynamic packet filter; SOSP 1995,
+//! sections 3.2 and 5.6). Invariants: a packet is read only within its length. Its classification takes at most one
+//! test for each shape ([`Classifier::shape_count`]), however many filters there are. Of several that match, the more
+//! specific wins ([`Rank`]). No filter takes another owner's packets without a key. All memory is given once
+//! ([`Storage`]); all longer work is done in bounded steps.
 //!
-//! Where things are: the language in `atom`, `builder`, `condition`, `conjunction`; its meaning in [`reference`];
-//! the merged structure in `structure`, `edges`, `record`, `shape`, `find`, `link`, `unlink`, `walk`; overlaps in
-//! `overlap`, `specificity`; filters in filters in `containment`; machine code in `generate`, `publish`; the order of work in `job`, `install`, `removal`.
+//! Where things are: the language in `atom`, `builder`, `condition`, `conjunction`; its meaning in [`reference`]. The
+//! merged structure is in `structure`, `edges`, `record`, `shape`, `find`, `link`, `unlink`, `walk`. Overlaps are in
+//! `overlap`, `specificity`; filters in filters in `containment`; machine code in `generate`, `publish`; the order of
+//! work in `job`, `install`, `removal`.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,11 +1,11 @@
 //! The record of an edge: what compiled code and interpreter read once they have found it.
 //!
-//! In words: the edge's constant; the offset of the code that goes on from there; its [`Target`]; then, if it leads
-//! to a tail, the constants that the tail compares with. An edge is known by the word offset of its record, 0 for none.
+//! In words: the edge's constant; the offset of the code that continues from there; its [`Target`]. If it leads to a
+//! tail, the constants follow that the tail compares with. An edge is known by the word offset of its record, 0 for
+//! none.
 //!
-//! A hash table shows the heads of its records once more, side by side in its slots, so that compiled code finds an
-//! edge and all that it needs of it in one line of the cache. With a long tail the slot says where the record is
-//! instead.
+//! A hash table repeats the heads of its records, adjacent in its slots. So compiled code finds an edge and all that
+//! it needs of it in one line of the cache. With a long tail the slot says where the record is instead.
 
 use crate::target::Target;
 use crate::words::Words;

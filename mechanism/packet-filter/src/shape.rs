@@ -1,10 +1,9 @@
 //! Shapes: the sequences of tests that conjunctions make, without the constants of their `Equal`s.
 //!
-//! They form a tree of their own, each node counted once however many conjunctions share it. Its size
-//! bounds the time of classification: of all places in the decision structure that have the
-//! same sequence of tests a packet reaches at most one, because each `Equal` leaves it one
-//! edge. So a packet is put to at most as many tests as there are shapes, and shapes are what is
-//! limited, in all and for each owner. (Tuple space search rests on the same fact.)
+//! They form a tree of their own, each node counted once however many conjunctions share it. Its size bounds the time
+//! of classification. Of all places in the decision structure that have the same sequence of tests a packet reaches
+//! at most one, because each `Equal` leaves it one edge. So a packet is put to at most as many tests as there are
+//! shapes, and shapes are what is limited, in all and for each owner. (Tuple space search rests on the same fact.)
 
 use crate::condition::Test;
 use crate::find::Fuel;
@@ -20,7 +19,7 @@ pub struct Shape {
     sibling: u32,
     /// Conjunctions whose sequence begins with this one.
     references: u32,
-    /// Who brought it; charged for it until it goes.
+    /// Owner of the filter that brought it; charged for it until it goes.
     owner: u32,
     /// The compiled tails that end here, as a list.
     pub(crate) tails: u32,

@@ -4,16 +4,15 @@
 //! Ranks compare, in this order:
 //!
 //! 1. *Constrained bits.* A bit of the packet that an `Equal` fixes counts one, once, however many
-//!    atoms name it. A range counts `log2(values of the field / values it admits)`, less the bits
-//!    already fixed in its bytes, and only one range (the narrowest, then the earlier) counts for any
-//!    byte. More bits win. The count never says more than the atoms do: saying one thing twice gains nothing.
+//!    atoms name it. A range counts `log2(values of the field / values it admits)`, less the bits already fixed in
+//!    its bytes. Only one range (the narrowest, then the earlier) counts for any byte. More bits win. The count never
+//!    says more than the atoms do: saying one thing twice gains nothing.
 //! 2. *Length.* Who asks for the longer packet wins.
 //! 3. *Age.* The older filter wins, and in one filter the earlier conjunction.
 //!
 //! No two conjunctions have the same age, so this is a strict total order, and it depends on nothing
-//! but the filters and the order they were installed in. Adding an atom about bytes that a
-//! conjunction says nothing about makes it win over the one it was added to, and a narrower range
-//! in the place of a wider one does too.
+//! but the filters and the order they were installed in. Adding an atom about bytes that a conjunction says nothing
+//! about makes it win over the one it was added to. A narrower range in the place of a wider one does too.
 
 use crate::atom::Atom;
 use crate::condition::{Condition, Kind};

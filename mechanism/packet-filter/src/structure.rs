@@ -1,13 +1,13 @@
 //! The merged decision structure: a trie of tests with shared prefixes.
 //!
 //! A *state* is reached by one sequence of conditions. Its *branches* are the tests that some
-//! conjunction makes next (or the acceptance of those that end here); all are tried, because
-//! conjunctions may overlap. A branch leads by its *edges*, one for each constant, to a state, to the
-//! one conjunction that goes on from there (its *tail*, kept as data), or to acceptance.
+//! conjunction makes next (or the acceptance of those that end here); all are tried, because conjunctions may
+//! overlap. A branch leads by its *edges*, one for each constant. An edge leads to a state, to the one conjunction
+//! that continues from there (its *tail*, kept as data), or to acceptance.
 //!
-//! Always: no state but the root is without branches, and no branch without edges; siblings have
-//! different shapes. A branch has code of its own, or is part of its parent's piece: then it is the
-//! only branch of its state, which is the only target of its parent. Newer branches stand first.
+//! Always: no state but the root is without branches, and no branch without edges; siblings have different shapes. A
+//! branch has code of its own, or is part of its parent's piece. In that case it is the only branch of its state,
+//! which is the only target of its parent. Newer branches stand first.
 
 use crate::condition::Condition;
 use crate::condition::Kind;

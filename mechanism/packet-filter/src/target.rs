@@ -53,7 +53,7 @@ impl Target {
         }
     }
 
-    /// The conjunction that alone goes on from here.
+    /// The conjunction that alone continues from here.
     pub(crate) fn leaf(self) -> Option<u32> {
         match self {
             Self::Accept(conjunction) | Self::Tail { conjunction, .. } => Some(conjunction),

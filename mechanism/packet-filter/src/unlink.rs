@@ -1,7 +1,7 @@
 //! Taking a conjunction out of the structure, and taking apart what nothing reaches.
 //!
-//! What is cut off is a chain: every state on it has one branch and every branch one edge, because
-//! the cut is made at the first place where that is not so.
+//! What is cut off is a chain: every state on it has one branch and every branch one edge. The cut is made at the
+//! first place where that is not so.
 
 use crate::link::Attachment;
 use crate::record;

@@ -1,9 +1,8 @@
 //! The words that the interpreter and compiled code both read: one slice, so that compiled code
 //! needs one base register and no absolute address.
 //!
-//! Layout, in words: the code offset where each state begins; the code offset that follows each
-//! branch; four words of rank for each conjunction; then a heap of blocks (edge tables and
-//! records) in units of four words.
+//! Layout, in words: the code offset where each state begins; the code offset that follows each branch; four words of
+//! rank for each conjunction. Then comes a heap of blocks (edge tables and records) in units of four words.
 
 use crate::buddy::Buddy;
 use crate::generate::Stubs;

@@ -35,8 +35,9 @@ fn decode(piece: &[u8]) -> Vec<Instruction> {
     instructions
 }
 
-/// The constants that stand in an instruction: immediates and displacements, but not targets of jumps, nor places
-/// in the classifier's tables (from rdx), which are no filter's to choose and may equal one of its constants by chance.
+/// The constants that stand in an instruction: immediates and displacements. Targets of jumps do not count. Nor do
+/// places in the classifier's tables (from rdx): no filter chooses them, and they may equal one of its constants by
+/// chance.
 fn constants(instruction: &Instruction) -> Vec<u64> {
     let in_tables = instruction.memory_base() == Register::RDX;
     let mut found = Vec::new();
@@ -87,7 +88,7 @@ fn fault_55_no_chosen_constant_longer_than_a_byte_stands_in_the_code() {
     let mut random = Random(seed(43));
     for _ in 0..cases(60, 6_000) {
         let one = chosen(&mut random);
-        // Once alone, where a tail holds its constants, and once beside a neighbour, where code does.
+        // Once alone, where a tail holds its constants, and once with a neighbour, where code does.
         let mut other = one.atoms.clone();
         other.last_mut().expect("six").low ^= 0x55;
         let secret = random.next();

@@ -90,7 +90,7 @@ fn fault_51_constants_that_agree_in_many_bits_hash_well() {
     }
 }
 
-/// Whatever runs out, the refusal says what, and what is installed goes on as before.
+/// Whatever runs out, the refusal says what, and what is installed works as before.
 #[test]
 fn fault_51_fault_54_exhaustion_of_anything_is_a_refusal() {
     let mut random = Random(seed(41));

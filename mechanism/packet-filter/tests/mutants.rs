@@ -1,12 +1,12 @@
-//! The strong tests catch what the plain ones let pass: each patch in `mutants/` makes the crate wrong in one
-//! way; it compiles, `plain` passes, and the strong test that its first line names fails. Runs under `CHITIN_FULL=1`,
-//! in a copy of what is needed; `CHITIN_MUTANT` restricts it to the patches whose name contains that.
+//! The strong tests catch what the plain ones let pass. Each patch in `mutants/` makes the crate wrong in one way: it
+//! compiles, `plain` passes, and the strong test that its first line names fails. Runs under `CHITIN_FULL=1`, in a
+//! copy of what is needed; `CHITIN_MUTANT` restricts it to the patches whose name contains that.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What a copy needs beside this crate: the emitter, and a native crate reduced to what filters need.
+/// What a copy needs besides this crate: the emitter, and a native crate reduced to what filters need.
 const NATIVE_MANIFEST: &str = "[package]\nname = \"native\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[dependencies]\n\
     packet-filter = { path = \"../../mechanism/packet-filter\" }\nrustix = { version = \"1.1\", features = [\"mm\"] }\n";
 /// The tests of this crate that a patch may name; `native` is the one that runs the machine code.

@@ -1,12 +1,12 @@
 //! The slice vector of one CPU (exokernel-sosp95 §5.1.1): who holds which position, and who runs next.
 //!
 //! Owns the order: positions run round robin, free ones take no time. A bit a position says that it is allocated, so
-//! that the search for the next one costs a few instructions however long the vector is. What holds always:
+//! that the search for the next one costs a few instructions however long the vector is. Invariants:
 //!
 //! - a position that is allocated and never skipped comes up exactly once in each round;
 //! - no position comes up that is not allocated.
 //!
-//! Who owns a position stands in the exposed `SliceInfo`; excess counts are here because they are only arithmetic.
+//! The exposed `SliceInfo` records the owner of a position; excess counts are here because they are only arithmetic.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,16 +1,14 @@
 //! Compilation to x86-64 machine code through downloaded-code's emitter.
 //!
 //! The code is specific to the predicate's shape: which terms there are, their
-//! operators, and which masks matter. What the user chose bit by bit (addresses, masks,
-//! values) is not in the code but in a table beside it ([`Operand`]), so that nobody
-//! can plant instructions inside constants of kernel code (FAULTS 55).
+//! operators, and which masks matter. What the user chose bit by bit (addresses, masks, values) is not in the code
+//! but in a table ([`Operand`]). So no user can plant instructions inside constants of kernel code (FAULTS 55).
 //!
-//! The code is a function with the System V calling convention:
-//! `(table: rdi, now: rsi, gone: rdx) -> rax`, where `table` points to one [`Operand`] a
-//! term, `now` is the clock and `gone` is what [`crate::Words::gone`] would say, with the
-//! bits of clock terms clear. The answer is read by [`Outcome::from_word`]. It changes
-//! rax, rdi, rsi, rdx and the flags only, uses no stack but for its return address, and
-//! has no backward jump: at most [`INSTRUCTIONS_MAX`] instructions an evaluation.
+//! The code is a function with the System V calling convention: `(table: rdi, now: rsi, gone: rdx) -> rax`. `table`
+//! points to one [`Operand`] a term, and `now` is the clock. `gone` is what [`crate::Words::gone`] would say, with
+//! the bits of clock terms clear. The answer is read by [`Outcome::from_word`]. It changes rax, rdi, rsi, rdx and the
+//! flags only, uses no stack but for its return address, and has no backward jump: at most [`INSTRUCTIONS_MAX`]
+//! instructions an evaluation.
 
 use abi::predicate::Operator;
 use downloaded_code::x86_64::{Arithmetic, Assembler, Condition, EmitError, Label, Memory, Register, Width};

@@ -30,7 +30,7 @@ impl Outcome {
     }
 }
 
-/// The watched words of one predicate, supplied by whoever pinned their pages.
+/// The watched words of one predicate, supplied by the caller that pinned their pages.
 pub trait Words {
     /// The terms whose page was freed since the predicate was accepted, as a bit for
     /// each term (bit 0 is the first). Bits of clock terms are ignored.

@@ -60,7 +60,8 @@ impl Emitter<'_, '_, '_> {
     }
 
     /// Where the jump after a conditional one leads that only passes it by, as compilers end loops:
-    /// `if … goto out; goto head` with `out` behind it. Such a pair is one jump back under the opposite condition. Where jumps back are charged it stays two.
+    /// `if … goto out; goto head` with `out` behind it. Such a pair is one jump back under the opposite condition.
+    /// Where jumps back are charged it stays two.
     fn turned(&self, index: usize) -> Option<usize> {
         let (program, notes) = (self.verified.program, [index, index + 1].map(|index| self.verified.annotation(index)));
         let either = |note: Annotation| note.has(Annotation::REACHED);

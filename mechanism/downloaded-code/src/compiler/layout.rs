@@ -1,7 +1,7 @@
 //! Where things are in compiled code: registers, offsets in the invocation record, labels.
 //!
-//! Every BPF register has an x86-64 register of its own, chosen so that helpers find r1, r2, r3 and r5 where the
-//! System V convention wants them and r6 to r9 survive calls. rcx and r10 are scratch, rbx holds the invocation
+//! Every BPF register has an x86-64 register of its own. The choice lets helpers find r1, r2, r3 and r5 where the
+//! System V convention wants them, and lets r6 to r9 survive calls. rcx and r10 are scratch, rbx holds the invocation
 //! record and r11 the budget, where it is counted, or else zero, where loads are masked.
 
 use core::mem::offset_of;

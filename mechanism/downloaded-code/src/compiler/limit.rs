@@ -1,9 +1,9 @@
 //! The ends of regions that loops compare with, which stay in registers that the program leaves over.
 //!
-//! An access that starts inside its region whatever jumps do ([`Annotation::STARTS_INSIDE`]) is inside if its
-//! address is at most the region's end less where the access ends, counted from the address. In a loop that place
-//! is worth a register: then the mask against speculation takes one comparison of two registers and one conditional
-//! move. It is the same for the whole run, so it is loaded on entry.
+//! An access that starts inside its region whatever jumps do ([`Annotation::STARTS_INSIDE`]) needs one comparison. It
+//! is inside if its address is at most the region's end less where the access ends, counted from the address. In a
+//! loop that place is worth a register: then the mask against speculation takes one comparison of two registers and
+//! one conditional move. It is the same for the whole run, so it is loaded on entry.
 
 use crate::instruction::{Instruction, Size};
 use crate::verifier::{Annotation, Protection, Space};
@@ -24,7 +24,7 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    /// With what an access is to be compared, if one comparison is enough.
+    /// What to compare an access with, if one comparison is enough.
     pub(super) fn of(note: Annotation, region: u8, offset: i16, size: Size) -> Option<Self> {
         let one_end = note.has(Annotation::STARTS_INSIDE) && !note.has(Annotation::END_IN_REGISTER);
         let one_end = one_end && note.protection() == Protection::Masked;

@@ -1,14 +1,14 @@
 //! Loads, stores and atomic operations, with the checks and masks that the verifier asks for.
 //!
-//! A check subtracts the region's start and compares the offset with the number of offsets that an access of this size
-//! may start at; where the access always ends at one place, the region's length is compared with that; and where an
-//! access that is only masked does not start before its region whatever jumps do, its address is compared with the
-//! other end ([`super::limit`]). In the frame it is compared with the first and the last place that the verifier
-//! counts with, since what lies elsewhere in it is taken to be unchanged; a single place is a constant and needs no
-//! comparison. The mask is data flow from that comparison, not a branch (FAULTS row 90): of an access outside,
-//! which only a mispredicted jump can lead to, a load becomes zero before anything can use it, and a store goes to
-//! the start of its region or to the first place. Loads are masked after they are made, so that the comparison does
-//! not delay them.
+//! A check subtracts the region's start and compares the offset with the number of offsets that an access of this
+//! size may start at. Where the access always ends at one place, it compares the region's length with that. Some
+//! accesses that are only masked do not start before their region whatever jumps do: the check compares their address
+//! with the other end ([`super::limit`]). In the frame it compares with the first and the last place that the
+//! verifier counts with, since what lies elsewhere in it is taken to be unchanged. A single place is a constant and
+//! needs no comparison. The mask is data flow from that comparison, not a branch (FAULTS row 90). Only a mispredicted
+//! jump can lead to an access outside. Then a load becomes zero before anything can use it, and a store goes to the
+//! start of its region or to the first place. Loads are masked after they are made, so that the comparison does not
+//! delay them.
 
 use super::Emitter;
 use super::layout::{

@@ -6,11 +6,11 @@
 //! ever be both writable and executable: the caller compiles into a buffer and makes it executable afterwards.
 //!
 //! What each part of the guarantee rests on here:
-//! * checks: [`vm`] and [`syscalls`] emit one where the verifier says
+//! - checks: [`vm`] and [`syscalls`] emit one where the verifier says
 //!   [`Protection::Checked`](crate::verifier::Protection);
-//! * speculation: what accesses do that hold only because of a branch is masked by data flow, not by a branch;
-//! * the budget: charged at entry, on backward jumps and on calls, unless the verifier proved a bound;
-//! * constants: with a blinding seed, no constant of the program longer than a byte appears in the code as it is
+//! - speculation: what accesses do that hold only because of a branch is masked by data flow, not by a branch;
+//! - the budget: charged at entry, on backward jumps and on calls, unless the verifier proved a bound;
+//! - constants: with a blinding seed, no constant of the program longer than a byte appears in the code as it is
 //!   (FAULTS row 55). Displacements of loads and stores have 16 bits of the program's choosing.
 
 mod arithmetic;

@@ -1,10 +1,9 @@
 //! The interpreter: the reference for what a program does.
 //!
-//! It trusts nothing: every register carries a note of what it holds, every access is resolved through the
-//! pointer's own memory, every use that the verifier should have refused is a [`Fault`]; registers that a function
-//! has not written hold zero. So it is also the oracle for the
-//! verifier: an accepted program never ends in a fault. Regions lie at made-up addresses, which no program that ends
-//! without a fault can tell from real ones.
+//! It trusts nothing: every register carries a record of what it holds, and every access is resolved through the
+//! pointer's own memory. Every use that the verifier should have refused is a [`Fault`]. Registers that a function
+//! has not written hold zero. So it is also the oracle for the verifier: an accepted program never ends in a fault.
+//! Regions lie at made-up addresses, which no program that ends without a fault can tell from real ones.
 
 mod arithmetic;
 mod memory;

@@ -23,8 +23,8 @@ use crate::invocation::NEAR;
 use crate::program::Program;
 use crate::refusal::{Reason, Refusal};
 
-/// Where growing ranges may rest in every program: what fits into a size, and offsets of pointers that a loop moves
-/// past a region's end, while they can be compared with it.
+/// Where growing ranges may rest in every program. These are what fits into a size, and offsets of pointers that a
+/// loop moves past a region's end while they can still be compared with it.
 const THRESHOLDS: [u64; 7] =
     [0xff, 0xffff, NEAR / 2, i32::MAX as u64 - 1, i32::MAX as u64, u32::MAX as u64, i64::MAX as u64];
 /// Units of work after which whatever changes is given up.
@@ -312,7 +312,7 @@ impl Analysis {
         }
     }
 
-    /// Goes on with the next instruction, or meets other paths there.
+    /// Continues with the next instruction, or meets other paths there.
     fn advance(&mut self, subject: &mut Subject<'_, '_>, next: usize) {
         if subject.storage.join_at(next).is_some() {
             self.flow(subject, next, None);
@@ -321,7 +321,7 @@ impl Analysis {
         }
     }
 
-    /// Goes on with the other state, if there is anything to do with it.
+    /// Continues with the other state, if there is anything to do with it.
     fn go_on(&mut self, subject: &mut Subject<'_, '_>, then: Option<usize>) {
         self.next = Next::Choose;
         if let Some(index) = then {
@@ -330,7 +330,7 @@ impl Analysis {
         }
     }
 
-    /// The state in hand is on its way to a meeting place, after which the other state goes on at `then`.
+    /// The state in hand is on its way to a meeting place, after which the other state continues at `then`.
     fn flow(&mut self, subject: &mut Subject<'_, '_>, target: usize, then: Option<usize>) {
         if self.settled {
             self.go_on(subject, then);

@@ -2,22 +2,22 @@
 //!
 //! The analysis knows a value's range because of what the instructions do, and because of what jumps were taken to get
 //! there. Code after a mispredicted jump runs with the first kind of knowledge only. For the masks (FAULTS row 90) it
-//! matters whether that is enough for an access, and if not, which end of the range is in doubt: where the lower end
+//! matters whether that is enough for an access, and if not, which end of the range is in doubt. Where the lower end
 //! holds, one comparison with the end of the region says whether an access is inside.
 //!
-//! **Why the lower end of a counter holds.** A pointer that a loop moves has no upper end without the loop's jump, so
-//! that, counted modulo 2^64, it would have no lower end either. But it takes too many additions to get around. Take
+//! **Why the lower end of a counter holds.** A pointer that a loop moves has no upper end without the loop's jump.
+//! So, counted modulo 2^64, it would have no lower end either. But it takes too many additions to get around. Take
 //! values as integers without a modulus. Of a value whose [`Guarded`] is `UpperEnd` the integer is never below its
 //! `signed_minimum`, and never above [`FIRST`] plus [`most_step`] for each instruction executed:
 //!
-//! * it starts as a value that is known without jumps to be at most `FIRST`, of which jumps then lower the upper end;
-//! * it changes only by additions of what is known without jumps to be at most a step;
-//! * whatever raises the lower end by more than that makes it `Everything`.
+//! - it starts as a value that is known without jumps to be at most `FIRST`, of which jumps then lower the upper end;
+//! - it changes only by additions of what is known without jumps to be at most a step;
+//! - whatever raises the lower end by more than that makes it `Everything`.
 //!
 //! A path, right or wrong, executes at most the context's budget and then what a processor does before it notices a
 //! wrong turn, far less than [`AHEAD`]. So the integer stays below `2 * FIRST`, that is 2^30, and a region's start
-//! plus that does not wrap ([`crate::invocation::NEAR`]): the address is not below the region, and is compared as
-//! it is.
+//! plus that does not wrap ([`crate::invocation::NEAR`]). The address is not below the region, and is compared as it
+//! is.
 
 use super::scalar::Scalar;
 use super::value::Value;

@@ -1,12 +1,12 @@
 //! The proof that a program ends: how often each instruction can be executed at most.
 //!
-//! A loop is a target of backward jumps with the slots up to the last of them. It is bounded when nothing jumps
-//! back into its middle (compilers do jump ahead into it: then the first round may be cut short), loops nest, and
-//! some register is changed in it by one instruction only, which adds a constant, which every round passes, and
-//! whose operand the fixed point knows to stay in a range that the sum does not wrap out of: the range divided by
-//! the constant bounds the rounds. An instruction is then executed at most as often as the product over the loops
-//! around it of their rounds plus one. If all loops are bounded and the sum for the whole program is within the
-//! budget, nothing need be counted at run time.
+//! A loop is a target of backward jumps with the slots up to the last of them. It is bounded on three conditions.
+//! Nothing jumps back into its middle; compilers do jump ahead into it, which may cut the first round short. Loops
+//! nest. Some register is changed in it by one instruction only, which adds a constant and which every round passes.
+//! The fixed point knows the operand of that instruction to stay in a range that the sum does not wrap out of. Then
+//! the range divided by the constant bounds the rounds. An instruction is then executed at most as often as the
+//! product over the loops around it of their rounds plus one. If all loops are bounded and the sum for the whole
+//! program is within the budget, nothing need be counted at run time.
 
 use super::analysis::Subject;
 use super::annotation::Annotation;

@@ -79,7 +79,7 @@ pub(crate) fn merge_values(pair: &Merge<'_>, effort: Effort, thresholds: &Thresh
     Value { kind, scalar, relation, guarded, origin, assumed }
 }
 
-/// What was not written counts as zero where it meets a number: compilers leave registers unwritten on paths on which
+/// What was not written counts as zero where it meets a number. Compilers leave registers unwritten on paths on which
 /// they know, by more than is known here, that these are not used.
 fn zero_beside(value: &Value, other: &Value) -> Value {
     let zero = value.kind == Kind::Unwritten && other.is_number();

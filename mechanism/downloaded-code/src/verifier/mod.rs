@@ -1,17 +1,17 @@
 //! The verifier: decides whether a program may run in a context, and what the compiler must check for it.
 //!
-//! It is an abstract interpreter (the method of PREVAIL: states are merged where paths meet, and loops are widened, so
-//! that its work grows with the program's length and not with its number of paths). What it guarantees of a program
+//! It is an abstract interpreter by the method of PREVAIL. It merges states where paths meet and widens loops, so
+//! that its work grows with the program's length and not with its number of paths. What it guarantees of a program
 //! that it accepts, for every run with a record that agrees with the context:
 //!
-//! * every access lies inside its region, the program's frame, or an object that a caller passed, or else is stopped by
-//!   a check that the compiler emits; read-only regions are not written;
-//! * only values that were written are used (copying a register that holds none is no use; an array in the frame
-//!   that is written or read at unknown places starts as zeros, and so does a register that only some paths write);
-//!   no address becomes a number, is stored outside the own stack, or decides a comparison, so that runs do not
-//!   depend on where anything lies;
-//! * it ends within the context's budget, because that is proven or because the compiler has it counted;
-//! * helpers get arguments of their types.
+//! - every access lies inside its region, the program's frame, or an object that a caller passed. Otherwise a check
+//!   that the compiler emits stops it. Read-only regions are not written;
+//! - only values that were written are used; copying a register that holds none is no use. An array in the frame that
+//!   is written or read at unknown places starts as zeros, and so does a register that only some paths write. No
+//!   address becomes a number, is stored outside the own stack, or decides a comparison, so that runs do not depend
+//!   on where anything lies;
+//! - it ends within the context's budget, because that is proven or because the compiler has it counted;
+//! - helpers get arguments of their types.
 //!
 //! It runs in steps of bounded work over words that the caller gives, and keeps no reference between steps: the caller
 //! passes the same program, context and words each time. Whatever the bytes, it ends after at most two million steps,

@@ -1,16 +1,16 @@
-//! Room behind a pointer: rustc walks a slice by a pointer that goes up and, beside it, what is left, which goes
-//! down. The two together do not pass the region's end: `offset + number + slack <= length`, in integers that do
+//! Room behind a pointer: rustc walks a slice by a pointer that increases and a number of elements left, which
+//! decreases. The two together do not pass the region's end: `offset + number + slack <= length`, in integers that do
 //! not wrap around.
 //!
-//! A room comes from a meeting of two states in both of which it holds: on the way into a loop, where the number is
-//! known beside the length, and after one round of it. It lasts while both registers move by constants and do not
-//! wrap around, which is mostly known because of a jump: so all that is learnt through a room rests on jumps (see
-//! [`super::guarded`]).
+//! A room comes from a meeting of two states in both of which it holds. One is on the way into a loop, where the
+//! number is known together with the length; the other is after one round of it. It lasts while both registers move
+//! by constants and do not wrap around, which is mostly known because of a jump. So all that is learnt through a room
+//! rests on jumps (see [`super::guarded`]).
 
 use super::state::{State, TRACKED_REGISTERS};
 use super::value::{Kind, Value};
 
-/// What a pointer into a region has beside it: `offset + number + slack <= length`.
+/// The room of a pointer into a region: `offset + number + slack <= length`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
     /// The register that holds the number.
@@ -97,7 +97,8 @@ fn does_not_wrap(before: &Value, by: i64) -> bool {
     }
 }
 
-/// The room that a pointer has beside a number: noted, or known since the number is related to the region's length.
+/// The slack of the room that a pointer shares with a number: recorded, or known since the number is related to the
+/// region's length.
 fn slack(state: &State, pointer: u8, number: u8) -> Option<i32> {
     let (place, rest) = (state.register(pointer), state.register(number));
     let Kind::Region(region) = place.kind else { return None };

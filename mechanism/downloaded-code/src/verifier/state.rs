@@ -2,9 +2,9 @@
 //!
 //! The frame's 512 bytes are 64 slots of eight. For each byte, one bit says whether it was written, one whether it may
 //! have been, and one whether it may be part of a pointer. The values of up to [`TRACKED_SLOTS`] slots that were
-//! written whole are kept. A pointer can be read back only as a whole slot that is tracked; its bytes are never
-//! readable as a number, not even those that are left when it is partly overwritten. Registers that move in step
-//! are tied to each other ([`super::tie`]); pointers may have room beside a number ([`super::room`]).
+//! written whole are kept. A pointer can be read back only as a whole slot that is tracked. Its bytes are never
+//! readable as a number, not even those that are left when it is partly overwritten. Registers that move in step are
+//! tied to each other ([`super::tie`]); a pointer may share room with a number ([`super::room`]).
 
 use super::merge::Effort;
 use super::room::{Room, Rooms};

@@ -1,8 +1,8 @@
 //! The caller's words, cut into the verifier's tables.
 //!
 //! For `n` slots, `f` functions and `j` places where paths meet: `n` annotations, `n` words of structure, `n`
-//! weights, `f` function records, a bit for each meeting place, and one packed state for each. Only the
-//! annotations, the structure and the function records matter after the verifier is done.
+//! weights, and `f` function records. Each meeting place takes a bit and one packed state. Only the annotations, the
+//! structure and the function records matter after the verifier is done.
 
 use super::annotation::Annotation;
 use super::state::{NO_SLOT, STATE_WORDS};

@@ -1,5 +1,5 @@
-//! The shape of a program, before anything is known about its values: every instruction decodes, functions are runs of
-//! slots, jumps stay inside them and land on instructions, calls nest at most [`MAX_FRAMES`] deep.
+//! The shape of a program, before anything is known about its values. Every instruction decodes, functions are runs
+//! of slots, jumps stay inside them and land on instructions, and calls nest at most [`MAX_FRAMES`] deep.
 
 use super::annotation::Annotation;
 use super::merge::Thresholds;

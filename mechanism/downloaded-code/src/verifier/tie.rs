@@ -1,10 +1,10 @@
-//! Registers that move in step: an index that is counted up, and beside it a pointer that compilers move by the
-//! size of an element. One is then the other times a factor plus a constant, modulo 2^64 (of a pointer its offset
-//! counts), and what a jump says of the index is known of the pointer.
+//! Registers that move in step: an index that is counted up, and a pointer that compilers move by the size of an
+//! element with it. One is then the other times a factor plus a constant, modulo 2^64; of a pointer its offset
+//! counts. What a jump says of the index is therefore known of the pointer.
 //!
-//! A tie comes from arithmetic on a copy, or from a meeting of two states in both of which it holds: on the way into a
-//! loop, and after one round of it. It lasts until one of both registers changes otherwise than by a constant. It
-//! is an equation of values and never rests on jumps by itself; what is learnt through it does (see
+//! A tie comes from arithmetic on a copy, or from a meeting of two states in both of which it holds. One is on the
+//! way into a loop, the other after one round of it. It lasts until one of both registers changes otherwise than by a
+//! constant. It is an equation of values and never rests on jumps by itself; what is learnt through it does (see
 //! [`super::guarded`]).
 
 use super::scalar::Scalar;

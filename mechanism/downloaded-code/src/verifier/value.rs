@@ -33,8 +33,8 @@ pub(crate) enum Kind {
     },
 }
 
-/// What a number, or a pointer's offset, has to do with the length of a region: `value + slack <= length`, or `==`; the
-/// latter whatever jumps do, if no jump taught it.
+/// The relation of a number, or of a pointer's offset, to the length of a region: `value + slack <= length`, or `==`.
+/// The latter holds whatever jumps do, if no jump taught it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Relation {
     pub(crate) region: u8,

@@ -1,10 +1,10 @@
 //! Labels, and the jumps that refer to them.
 //!
-//! A label is one word of the caller's: zero while unused; [`PENDING`] with the offset of the latest displacement field
-//! that waits for it; [`BOUND`] with the offset of its place. A waiting field holds the offset of the one before it,
-//! zero at the end of the chain (no field lies at offset 0: an opcode comes first).
+//! A label is one word of the caller's, zero while unused. It is [`PENDING`] with the offset of the latest
+//! displacement field that waits for it, or [`BOUND`] with the offset of its place. A waiting field holds the offset
+//! of the one before it, zero at the end of the chain (no field lies at offset 0: an opcode comes first).
 //!
-//! The length of a jump depends only on what is behind it: a jump back to a bound label is short when it can be, a
+//! The length of a jump depends only on what is behind it. A jump back to a bound label is short when it can be. A
 //! jump forward always has 32 bits, whether or not its label is bound already. So measuring and emitting agree.
 
 use super::{Assembler, Condition, EmitError, Register};

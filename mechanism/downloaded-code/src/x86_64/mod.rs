@@ -168,7 +168,7 @@ impl<'a> Assembler<'a> {
     }
 
     /// Makes room so that the next `bytes` bytes (at most [`LINE`]) lie in one line, if the buffer starts with a
-    /// line: from here on nothing is done until the next line begins, unless they fit into this one.
+    /// line. It pads with no-operations until the next line begins, unless the bytes fit into this one.
     pub fn keep_in_one_line(&mut self, bytes: usize) {
         let left = LINE - self.position % LINE;
         let mut padding = if left < bytes { left } else { 0 };

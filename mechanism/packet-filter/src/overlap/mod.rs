@@ -1,10 +1,10 @@
 //! Could a new filter take packets of another owner's filter?
 //!
-//! [`search`] walks the merged structure for installed conjunctions that a new one might meet and
-//! skips whole tables where it names the constant; [`pair`] decides for two conjunctions, trying every
-//! value of the header lengths they go by; [`solver`] decides for fixed places, exactly, by building a
-//! packet. The answer is a packet that both accept, or that there is none, or "may overlap" when
-//! header lengths have more than 2^12 combinations or a search takes too long; "may" counts as an overlap.
+//! [`search`] walks the merged structure for installed conjunctions that a new one might meet and skips whole tables
+//! where it names the constant. [`pair`] decides for two conjunctions, trying every value of the header lengths they
+//! go by. [`solver`] decides for fixed places, exactly, by building a packet. The answer is a packet that both
+//! accept, or that there is none, or "may overlap". The last comes when header lengths have more than 2^12
+//! combinations or a search takes too long; it counts as an overlap.
 
 pub(crate) mod pair;
 pub(crate) mod search;

@@ -99,7 +99,7 @@ impl Pair {
         (self.combination, self.combinations, self.undecided) = (0, 0, true);
     }
 
-    /// Goes on. `None` when the fuel is spent.
+    /// Continues the search. `None` when the fuel is spent.
     pub(crate) fn run(&mut self, fuel: &mut Fuel, witness: &mut Witness) -> Option<Verdict> {
         let before = fuel.0;
         let verdict = self.try_combinations(fuel, witness);
@@ -181,8 +181,8 @@ fn deposit(bits: &mut u32, mask: u32) -> u32 {
     value
 }
 
-/// Whether two `Equal`s about the same bytes from the same base contradict each other. Goes on from
-/// stretch to stretch as long as both sides shift alike.
+/// Whether two `Equal`s about the same bytes from the same base contradict each other. Compares stretch by stretch as
+/// long as both sides shift alike.
 fn contradict(a: &[Condition], b: &[Condition]) -> bool {
     let (mut a, mut b) = (a, b);
     loop {

@@ -52,7 +52,7 @@ pub(crate) struct Solver {
     bytes: [Byte; BYTES],
     byte_count: usize,
     length: u32,
-    /// The byte being tried, and whether it goes on from its value or starts anew.
+    /// The byte being tried, and whether it continues from its value or starts anew.
     here: usize,
     resume: bool,
 }

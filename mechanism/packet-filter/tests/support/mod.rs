@@ -193,7 +193,7 @@ impl<'a, C: CodeMemory> Driver<'a, C> {
         self.installed.retain(|(other, _, _)| *other != id);
     }
 
-    /// Who gets a packet, by the reference and the rule.
+    /// The winner of a packet, by the reference and the rule.
     pub fn naive(&self, packet: &[u8]) -> Option<(FilterId, u8, Rank)> {
         self.naive_without(packet, None)
     }

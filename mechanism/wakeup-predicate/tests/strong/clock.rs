@@ -9,8 +9,8 @@ fn earliest(array: &[Term], now: u64) -> Option<u64> {
     Predicate::check(array).expect("a sound array").earliest_clock(now)
 }
 
-/// The clock terms of a product change only beside one of their values, so that only
-/// those times, and the one after `now`, need trying.
+/// The clock terms of a product change only next to one of their values. So only those times, and the one after
+/// `now`, need trying.
 fn model_earliest(array: &[Term], now: u64) -> Option<u64> {
     let beside = |value: u64| [value.checked_sub(1), Some(value), value.checked_add(1)];
     let mut times: Vec<u64> = array.iter().flat_map(|term| beside(term.value)).flatten().collect();

@@ -135,7 +135,7 @@ impl Transfer<'_> {
         }
     }
 
-    /// Turns the state before a call into the state at the start of the called function, and notes in the caller's
+    /// Turns the state before a call into the state at the start of the called function. Records in the caller's
     /// state that the callee may have written the objects whose addresses it gets.
     pub(crate) fn enter_function(&mut self, callee: &mut State) -> Result<(), Refusal> {
         *callee = State::EMPTY;

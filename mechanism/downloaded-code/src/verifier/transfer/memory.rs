@@ -172,7 +172,7 @@ impl Transfer<'_> {
         Ok(())
     }
 
-    /// Decides whether an access stays inside its memory, and notes for the compiler how it is to be kept there.
+    /// Decides whether an access stays inside its memory, and records for the compiler how to keep it there.
     fn access(&mut self, base: u8, offset: i64, size: u32, write: bool) -> Result<Place, Refusal> {
         let value = self.read(base)?;
         let (space, protection, place) = self.locate(base, &value, offset, (size, size), write)?;
@@ -303,8 +303,8 @@ impl Transfer<'_> {
         (least >= -MOST_OFFSET && greatest <= MOST_OFFSET).then_some((least, greatest))
     }
 
-    /// Where an access ends may be compared with a register of the program that holds its region's end: one that
-    /// differs from it by as much as the access's end from the address, or by one less.
+    /// The end of an access may be compared with a register of the program that holds its region's end. The register
+    /// must differ from the end by as much as the access's end from the address, or by one less.
     fn note_end(&mut self, space: Space, end: i64) {
         let Space::Region(region) = space else { return };
         let distance = |register: &u8| {

@@ -126,7 +126,7 @@ impl Transfer<'_> {
         value
     }
 
-    /// The value of a pointer, closer to its region's end by what is known of the number beside which it has room.
+    /// The value of a pointer, closer to its region's end by what is known of the number that it shares room with.
     fn seen_through_room(&self, register: u8, value: Value) -> Value {
         let (Some(room), Kind::Region(region)) = (self.state.rooms.get(register), value.kind) else { return value };
         let rest = self.sharpened(self.state.register(room.number)).scalar.minimum.min(u32::MAX.into());
