@@ -1,9 +1,9 @@
 //! Gang scheduling in user space: the same slice position on every CPU (DESIGN.md §4, "Time slice";
 //! exokernel-sosp95 §5.1.1).
 //!
-//! The threads of the gang meet at a barrier over and over, which goes fast only while all of them run. Each holds one
-//! position of its CPU's slice vector, and strangers hold the others. Nobody starts the rounds of two CPUs
-//! together; the threads do it themselves: the kernel exposes when each slice ends, so that a thread whose slice
+//! The threads of the gang meet at a barrier over and over, which goes fast only while all of them run. Each holds
+//! one position of its CPU's slice vector, and strangers hold the others. The threads start the rounds of two CPUs
+//! together by themselves, because the kernel does not. It exposes when each slice ends. So a thread whose slice
 //! began later than its leader's ends it with the leader's, and by that begins its next one together with it. For
 //! comparison the same threads then keep their slices one position apart.
 
@@ -136,9 +136,9 @@ fn keep_step(cpu: u64) {
     }
 }
 
-/// Whether a slice that has begun at `began` and should have at `wanted` goes on now. Who is late ends when it should
-/// have ended, and is in time in the next round; who is later than a whole slice, or early, is taken to be late by the
-/// rest of the round, and makes that up by whole slices.
+/// Whether a slice that has begun at `began` and should have at `wanted` runs now. A thread that is late ends when it
+/// should have ended, and is in time in the next round. A thread that is later than a whole slice, or early, counts
+/// as late by the rest of the round. It makes that up by whole slices.
 fn in_step(now: u64, began: u64, wanted: u64) -> bool {
     let tolerance = quantum() / TOLERANCE;
     // The leader, which is expected to begin just now, gets the time to say so.

@@ -1,6 +1,5 @@
-//! Sessions of ExOS whose libraries differ: each runs the same unmodified Linux programs on an image of its own,
-//! and they stand in the machine beside each other (DESIGN.md §5: every table of operations can be replaced by who
-//! links it).
+//! Sessions of ExOS whose libraries differ: each runs the same unmodified Linux programs on an image of its own, in
+//! one machine. A program that links ExOS can replace every table of operations (DESIGN.md §5).
 //!
 //! All sessions are made before the first one runs; then they run one after the other, so that their output has an
 //! order.

@@ -1,5 +1,5 @@
 //! The native pipe and its inlined twin pipe' (exokernel-sosp95 §6.1): a circular buffer in a page that two
-//! environments share. Who finds it full or empty yields to the other end.
+//! environments share. An end that finds it full or empty yields to the other end.
 //!
 //! The two differ in nothing but inlining, which is open to a library in the program's own address space and to no
 //! kernel. A counter goes to the child and back; what a round trip costs is measured in ticks.
@@ -82,8 +82,8 @@ impl<'a> Pipe<'a> {
     }
 }
 
-/// The rest of the slice goes to the other end, or, while that one runs elsewhere, to anybody. Without another end
-/// there is nothing to wait for.
+/// The rest of the slice goes to the other end, or, while that one runs elsewhere, to any environment. Without
+/// another end there is nothing to wait for.
 fn give_way(other_end: EnvironmentId) {
     match time_slice::yield_to(other_end) {
         Ok(()) => {}

@@ -2,9 +2,9 @@
 //! slices and whatever else has a budget (DESIGN.md §1).
 //!
 //! Neither knows of the other; both are children of this program. Twenty times tiny is killed while ExOS runs, and
-//! twenty times ExOS while tiny runs, at random points; who is not killed says what it always says. Who is to be
-//! killed is kept from standard output, so that what comes there is whole transcripts of the survivors, one after
-//! the other.
+//! twenty times ExOS while tiny runs, at random points; who is not killed says what it always says. The output of the
+//! system that will be killed is kept from standard output. So what comes there is whole transcripts of the
+//! survivors, one after the other.
 
 #![no_std]
 #![no_main]
@@ -37,7 +37,7 @@ const LIMIT: u64 = 100_000_000_000;
 /// Pages that may be gone in the end: the own heap and page tables have grown.
 const GROWTH: u64 = 256;
 const SEED: u64 = 0x51de_b751de;
-/// What ExOS's command sends where, and where it sends it when ExOS is to be killed.
+/// Where ExOS's command sends its output, and where it sends it when ExOS will be killed.
 const TO_OUTPUT: &[u8] = b">&1";
 const TO_ERROR: &[u8] = b">&2";
 
@@ -46,7 +46,7 @@ struct System {
     name: &'static str,
     image: Image<'static>,
     archive: &'static [u8],
-    /// A system that is to be kept from standard output gets these pages in place of some of its archive.
+    /// A system whose output is kept from standard output gets these pages in place of some of its archive.
     aside: Vec<(u64, PageNumber)>,
 }
 

@@ -1,9 +1,10 @@
 //! User-level threads on slice starts, slice ends and page faults, which are scheduler activations (exokernel-sosp95
-//! §5.1.1): whenever the environment gains or loses the CPU, or a thread would have to wait, the thread scheduler
-//! decides.
+//! §5.1.1). The thread scheduler decides whenever the environment gains or loses the CPU, or a thread would have to
+//! wait.
 //!
 //! A thread that touches a page that is not there waits for it, as if for a disk, and another one runs at once. The
-//! kernel knows nothing of threads: an upcall shows the interrupted registers, and what is put in their place goes on.
+//! kernel knows nothing of threads: an upcall shows the interrupted registers, and resumes what is put in their
+//! place.
 
 #![no_std]
 #![no_main]
@@ -122,7 +123,7 @@ extern "C" fn slice_start(context: &mut Context) {
     }
 }
 
-/// The environment loses the CPU: the thread that goes on later need not be the one that ran.
+/// The environment loses the CPU: the thread that runs next need not be the one that ran.
 extern "C" fn slice_end(context: &mut Context) {
     if interrupted_a_thread(context) {
         SCHEDULER.lock().choose(context);

@@ -1,5 +1,5 @@
-//! How the native programs of this folder measure and report: exactly as the programs of `bench/peer` do
-//! (`bench/peer/harness.h` says what the lines and the marks mean), so that `./chitin bench` reads both.
+//! How the native programs of this folder measure and report: exactly as the programs of `bench/peer` do, so that
+//! `./chitin bench` reads both. `bench/peer/harness.h` says what the lines and the marks mean.
 #![no_std]
 
 use core::arch::asm;

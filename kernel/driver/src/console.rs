@@ -1,9 +1,9 @@
 //! The virtio console (virtio 1.2, section 5.3): the byte stream under the host channel.
 //!
 //! It uses port 1 where the machine has one (QEMU's `virtserialport,nr=1`, which loses nothing), else port 0 (QEMU's
-//! `virtconsole`, which drops output while its reader is slow). Bounded and non-blocking: nothing is sent that does not
-//! fit. A device that breaks the rules of its queues is reset and started anew, which loses what was on its way; after
-//! [`RESETS`] such events it is left alone (FAULTS row 75).
+//! `virtconsole`, which drops output while its reader is slow). Bounded and non-blocking: nothing is sent that does
+//! not fit. The driver resets a device that breaks the rules of its queues, and starts it anew, which loses what was
+//! on its way. After [`RESETS`] such events it leaves the device alone (FAULTS row 75).
 
 use crate::byte_stream::ByteStream;
 use crate::port_control::{PortControl, queue_of};

@@ -1,5 +1,5 @@
-//! Random bytes: every source that the machine has is mixed into one key at boot; ChaCha20 stretches it, and each block
-//! replaces the key first, so that what was given out before cannot be computed from what is kept (Bernstein's
+//! Random bytes: every source that the machine has is mixed into one key at boot, and ChaCha20 stretches it. Each
+//! block replaces the key first, so that what was given out before cannot be computed from what is kept (Bernstein's
 //! fast-key-erasure). What is left of a block serves small requests; it is erased as it is given out.
 //!
 //! Sources: the CPU (RDRAND, mixed in again with each new key), a virtio entropy device (virtio 1.2, section 5.4), and

@@ -12,7 +12,8 @@
 //!     -kernel target/x86_64-unknown-none/release/image -initrd ARCHIVE
 //! ```
 //! On `-M microvm` the console is `-global virtio-mmio.force-legacy=false -device virtio-serial-device`. A
-//! `virtconsole` port serves too, but QEMU drops its output while the reader is slow. QEMU's exit status is 33 when stopped in order, 35 after a kernel panic, 37 after a boot failure.
+//! `virtconsole` port serves too, but QEMU drops its output while the reader is slow. QEMU's exit status is 33 when
+//! stopped in order, 35 after a kernel panic, 37 after a boot failure.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
 

@@ -21,7 +21,7 @@ pub(crate) fn is_local_call(slot: Slot) -> bool {
     slot.opcode == CALL && slot.source == LOCAL_CALL
 }
 
-/// How many slots a jump goes on from the next one; `None` for what is no jump.
+/// How many slots a jump skips from the next one; `None` for what is no jump.
 pub(crate) fn jump(slot: Slot) -> Option<i64> {
     const JUMP_CLASSES: [u8; 2] = [0x05, 0x06];
     const CALL_AND_EXIT: [u8; 2] = [0x80, 0x90];

@@ -8,16 +8,15 @@ use crate::normal_form::{Product, products};
 use crate::test::{Base, Field, Test};
 use crate::{Refusal, parse};
 
-/// Where the IPv4 header begins in a frame; the bytes after it are reached by moving
-/// the base of the atoms by that header's length, so that their offsets keep this part.
+/// Where the IPv4 header begins in a frame. The bytes after it are reached by moving the base of the atoms by that
+/// header's length, so that their offsets keep this part.
 const NETWORK_HEADER: u16 = 14;
 
 /// Translates an expression into a filter's atoms, which [`packet_filter`] accepts.
 ///
 /// # Errors
-/// What in the text cannot be understood or is not translated, where, and what to
-/// write instead; a filter that no packet could match; one that needs more conjunctions
-/// or atoms than a filter may have.
+/// What in the text cannot be understood or is not translated, where, and what to write instead. It also refuses a
+/// filter that no packet could match, and one that needs more conjunctions or atoms than a filter may have.
 pub fn compile(text: &str) -> Result<Vec<Atom>, Refusal> {
     let expression = parse(text)?;
     let found = products(&formula(&expression)).ok().filter(|found| found.len() <= limit::CONJUNCTIONS);

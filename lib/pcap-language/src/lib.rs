@@ -1,10 +1,9 @@
 //! The pcap filter expression language (tcpdump's), translated to packet-filter.
 //!
-//! [`parse`] makes a syntax tree of the text, [`meaning`] a formula over tests of the
-//! packet's bytes, [`normal_form`] a sum of products of such tests, and
-//! [`compile`] hands those to `packet-filter`. Frames are Ethernet frames. What a
-//! primitive means is what libpcap makes of it (pcap-filter(7)); what is outside the
-//! part that is translated is refused with its place and what to write instead.
+//! [`parse`] makes a syntax tree of the text, and [`meaning`] a formula over tests of the packet's bytes.
+//! [`normal_form`] makes a sum of products of such tests, and [`compile`] hands those to `packet-filter`. Frames are
+//! Ethernet frames. What a primitive means is what libpcap makes of it (pcap-filter(7)); what is outside the part
+//! that is translated is refused with its place and what to write instead.
 //!
 //! Lives outside the trusted base: the kernel sees only the finished filter, and
 //! checks it.

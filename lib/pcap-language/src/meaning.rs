@@ -1,8 +1,8 @@
 //! What an expression means: a formula over tests of an Ethernet frame's bytes.
 //!
 //! Each primitive tests what libpcap's does. Ports and transport headers of IPv4 are
-//! looked for after the header's options, and only in a packet that is no later
-//! fragment; ports of IPv6 only directly after its header.
+//! looked for after the header's options, and only in a packet that is no later fragment. Ports of IPv6 are looked
+//! for only directly after its header.
 
 use crate::expression::{Carriers, Direction, Expression, Network, Primitive, Protocol, Relation};
 use crate::test::{Field, Test};

@@ -1,8 +1,7 @@
 //! A formula as a sum of products of tests, kept short.
 //!
-//! Negation is pushed down to the tests, and sums are multiplied out step by step;
-//! after each step impossible products are dropped, and so is each product that
-//! another one already covers.
+//! Negation is pushed down to the tests, and sums are multiplied out step by step. After each step impossible
+//! products are dropped, and so is each product that another one already covers.
 
 use crate::meaning::Formula;
 use crate::test::Test;

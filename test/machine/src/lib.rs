@@ -161,8 +161,8 @@ pub fn finish(mut machine: Child) -> (Option<i32>, String) {
     (status, reader.join().expect("the reader does not panic"))
 }
 
-/// A serial line that takes nothing: two pipes in a folder, the one for output full, with nobody who reads it. What
-/// QEMU calls it, and what keeps it full.
+/// A serial line that takes nothing: two pipes in a folder without a reader, the one for output full. What QEMU calls
+/// it, and what keeps it full.
 pub fn full_serial_line(folder: &Path) -> (String, File) {
     let line = folder.join("line");
     let pipes = ["in", "out"].map(|end| line.with_extension(end));

@@ -1,6 +1,5 @@
-//! Compiled BPF beside its peers: the same functions by rustc, rbpf's interpreter and compiler, our own
-//! interpreter; what verifying and compiling cost; and the analogue of Palladium's Figure 7 (conjunctions of 1 to
-//! 16 terms).
+//! Compiled BPF against its peers: the same functions by rustc, rbpf's interpreter and compiler, our own interpreter.
+//! Then what verifying and compiling cost, and the analogue of Palladium's Figure 7 (conjunctions of 1 to 16 terms).
 //!
 //! `cargo bench -p native --bench downloaded_code`. With `CHITIN_BENCH_OUT=FILE` the fastest passes are also written as JSON
 //! lines, with `CHITIN_BENCH_PICTURE=FILE` the figure as SVG. "native" has its vector instructions taken away by
@@ -249,8 +248,8 @@ fn figure_7(bench: &mut Bench) {
     }
 }
 
-/// What verifying and compiling cost, for each instruction of a program without loops and one of many small loops; and
-/// how many instructions compiling executes for how many that it makes, by single-stepping.
+/// What verifying and compiling cost, for each instruction of a program without loops and one of many small loops.
+/// Also, by single-stepping, how many instructions compiling executes for how many that it makes.
 fn costs(bench: &mut Bench) {
     let straight = "ldxb r3, [r1+5]\nadd r4, r3\nxor r4, 77\njgt r4, 1000, +1\nmul r4, 3\n".repeat(200);
     let loops = "mov r3, 0\nadd r4, r3\nadd r3, 1\njlt r3, 20, -3\n".repeat(200);

@@ -1,4 +1,4 @@
-//! Classification by merged, compiled filters beside its peers, on the same packets in one run.
+//! Classification by merged, compiled filters against its peers, on the same packets in one run.
 //!
 //! `cargo bench -p native --bench packet_filter`. With `CHITIN_BENCH_OUT=FILE` the fastest passes are also written as
 //! JSON lines. libpcap's interpreter takes part when `libpcap.so.0.8` is there.

@@ -1,9 +1,8 @@
 //! Runs compiled packet filters under guard pages.
 //!
-//! The packet ends right before a page that cannot be touched, and so do the tables; the code lies between
-//! two such pages, is never writable while it can run (W^X), and is filled with breakpoints where nothing was
-//! committed. Compiled code that reads past a packet or a table, or jumps astray, dies with a fault,
-//! and the test with it.
+//! The packet ends right before a page that cannot be touched, and so do the tables. The code lies between two such
+//! pages, is never writable while it can run (W^X), and is filled with breakpoints where nothing was committed.
+//! Compiled code that reads past a packet or a table, or jumps astray, dies with a fault, and the test with it.
 
 use std::arch::asm;
 use std::ops::{Deref, DerefMut};

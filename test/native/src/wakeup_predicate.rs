@@ -1,8 +1,8 @@
 //! Runs compiled wakeup predicates under guard pages.
 //!
-//! Code, table and watched words each end right before a page that cannot be touched,
-//! and are mapped without the right to write (W^X): compiled code that reads past its
-//! table, writes anywhere, or runs past its end dies with a fault, and the test with it.
+//! Code, table and watched words each end right before a page that cannot be touched, and are mapped without the
+//! right to write (W^X). Compiled code that reads past its table, writes anywhere, or runs past its end dies with a
+//! fault, and the test with it.
 
 use std::arch::asm;
 

@@ -1,5 +1,5 @@
 //! Every instruction of RFC 9669, both widths, both kinds of operand, edge values: the interpreter and the compiled
-//! code give what the RFC says, here written down once more and independently in 128-bit arithmetic or by hand.
+//! code give what the RFC says. The tests state that once more and independently, in 128-bit arithmetic or by hand.
 
 use downloaded_code::context::{Access, Argument, Context, Region, RegionSize, Speculation};
 use downloaded_code::instruction::Slot;

@@ -1,6 +1,7 @@
 //! Deliberately wrong verifiers and compilers (`mutants/*.patch`): each compiles and passes the plain tests of its
 //! crate, and the tests under guard pages, or those with mispredicted jumps, catch it. Runs only with
-//! `CHITIN_FULL=1`: it builds the crates once for each. `CHITIN_MUTANT` restricts it to the patches whose name contains that.
+//! `CHITIN_FULL=1`: it builds the crates once for each. `CHITIN_MUTANT` restricts it to the patches whose name
+//! contains that.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -2,9 +2,9 @@
 //!
 //! Programs are kept to what rbpf 0.4 does by the RFC: arithmetic of both widths, loads, stores and forward jumps. It
 //! leaves the upper half of some 32-bit results alone or extends their sign, so those are followed by a 32-bit move,
-//! which is exact; it compares with constants as if they were unsigned, so negative ones are left to the signed
-//! comparisons; it has no signed division, sign-extending moves or loads, byte swaps and atomic operations. All that is
-//! left out here is in the conformance tests.
+//! which is exact. It compares with constants as if they were unsigned, so negative ones are left to the signed
+//! comparisons. It has no signed division, sign-extending moves or loads, byte swaps and atomic operations. All that
+//! is left out here is in the conformance tests.
 
 use downloaded_code::context::{Argument, Context, Speculation};
 use downloaded_code::instruction::Slot;

@@ -117,7 +117,7 @@ fn watch_steps(
     }
 }
 
-/// Places beside the first two bytes that the next filters test.
+/// Places after the first two bytes that the next filters test.
 const PLACES: usize = 5;
 
 /// A filter for one of many values of the first two bytes, and for some of the bytes behind them, exactly or roughly.
@@ -135,7 +135,7 @@ fn one_of_many(random: &mut Random) -> Vec<Atom> {
     builder.finish().expect("there is room").to_vec()
 }
 
-/// Edges in tables lead to tails with no constant, with one, and with several, and become states and again tails; a
+/// Edges in tables lead to tails with no constant, with one, and with several, and become states and again tails. A
 /// tail's first edge may be the one for which its table has to grow.
 #[test]
 fn tails_of_every_length_behind_tables() {

@@ -1,5 +1,4 @@
-//! Sessions of ExOS that run at the same time, beside each other: what one of them does to itself the others do not
-//! notice.
+//! Sessions of ExOS that run at the same time: what one of them does to itself the others do not notice.
 
 #![no_std]
 #![no_main]

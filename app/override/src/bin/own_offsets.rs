@@ -1,7 +1,7 @@
 //! An image of ExOS in which every process has its own file offsets.
 //!
-//! On Unix a parent and its children share the offset of what they inherited, for which ExOS keeps it in a page
-//! that all of them map. Here it lies in the process: a child begins where its parent was, and from then on nobody
+//! On Unix a parent and its children share the offset of what they inherited, for which ExOS keeps it in a page that
+//! all of them map. Here it lies in the process: a child begins where its parent was, and from then on no process
 //! moves another's offset. What else ExOS does is as always.
 
 #![no_std]

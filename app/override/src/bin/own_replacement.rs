@@ -1,9 +1,10 @@
 //! An image of ExOS in which every process has little room for pages of its own, and decides itself which of them go.
 //!
 //! Only pages without a file behind them count, private ones. When there are [`ROOM`] of them, the next fault packs
-//! one up and gives it back to the kernel. It is one of the newest: a program that walks over more pages than there
-//! is room for, again and again, would find none of them if the oldest went first, as under the usual imitations of LRU
-//! (exokernel-sosp95 §1 on page replacement). A packed page lies in the library's heap, without the zeros at its end.
+//! one up and gives it back to the kernel. It is one of the newest. If the oldest went first, a program that walks
+//! over more pages than there is room for, again and again, would find none of them. The usual imitations of LRU fail
+//! so (exokernel-sosp95 §1 on page replacement). A packed page lies in the library's heap, without the zeros at its
+//! end.
 //!
 //! A program with `PAGES_BACK=3` in its environment says at its end, to descriptor 3, how many pages came back.
 
@@ -106,7 +107,7 @@ impl Residence {
         Ok(())
     }
 
-    /// Takes a page away. Nobody can write it any more when its contents are read.
+    /// Takes a page away. No thread can write it any more when its contents are read.
     fn pack(&mut self, space: &mut AddressSpace, pages: &mut OwnPages<'_>, address: u64) -> Result<()> {
         let page = page_of(space.frames.get(address));
         pages.map(&[MapRow { address, entry: 0 }])?;
@@ -119,7 +120,7 @@ impl Residence {
         Ok(())
     }
 
-    /// Brings a page back. It has its contents before anybody can see it.
+    /// Brings a page back. It has its contents before any thread can see it.
     fn bring(&mut self, space: &mut AddressSpace, pages: &mut OwnPages<'_>, address: u64) -> Result<()> {
         let Some(area) = space.areas.find(address).copied() else { return Ok(()) };
         let page = pages.allocate()?;
@@ -141,7 +142,7 @@ impl Residence {
     }
 }
 
-/// Whether the process's own page lies there: one with no file behind it, which nobody else can reach.
+/// Whether the process's own page lies there: one with no file behind it, which no other process can reach.
 fn is_own(space: &AddressSpace, address: u64) -> bool {
     let entry = space.frames.get(address);
     let is_plain = |area: &Vma| area.backing == Backing::Anonymous && !area.shared;

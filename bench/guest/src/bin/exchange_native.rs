@@ -1,5 +1,5 @@
-//! Two environments that exchange something without an operating system's help: exokernel-sosp95 Table 8 (pipe, pipe',
-//! shm, lrpc) and Table 12 (tlrpc), and the pipe in shared memory of xok-exos-sosp97 Table 2.
+//! Two environments that exchange something without an operating system's help: exokernel-sosp95 Table 8 (pipe,
+//! pipe', shm, lrpc) and Table 12 (tlrpc). It also measures the pipe in shared memory of xok-exos-sosp97 Table 2.
 //!
 //! One way is half a round trip; a call is a round trip.
 #![no_std]

@@ -85,7 +85,7 @@ impl PageTable {
             .push(MapRow { address: address(number) | KeyIndex::FIRST.0, entry: page.address() | Access::WRITE.0 });
     }
 
-    /// Changes the protection of a page in this table; the row is to be told to the hardware's.
+    /// Changes the protection of a page in this table; the caller passes the row on to the hardware's.
     #[inline(always)]
     fn change<const INVERTED: bool>(&mut self, number: u64, writable: bool) -> &mut MapRow {
         let index = self.index::<INVERTED>(number);

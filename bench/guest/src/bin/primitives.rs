@@ -1,7 +1,7 @@
 //! What the primitives of the kernel cost: calls, exceptions, transfers, yields (exokernel-sosp95, Tables 4 to 6).
 //!
-//! Each operation stands [`REPEATS`] times in a row in one piece of code, so that no loop is counted; reading the
-//! counter and calling an empty piece is subtracted by the reader, as "overhead" and "piece".
+//! Each operation stands [`REPEATS`] times in a row in one piece of code, so that no loop is counted. The reader
+//! subtracts reading the counter and calling an empty piece, as "overhead" and "piece".
 #![no_std]
 #![no_main]
 
@@ -88,11 +88,12 @@ global_asm!(
     // An instruction of the vector unit while it is off, of five bytes.
     ".global primitive_coprocessor", "primitive_coprocessor:",
     ".rept 16", "movups xmm0, [rsp - 16]", ".endr", "ret",
-    // A call from outside of the gate, whose handler goes on at once.
+    // A call from outside of the gate, whose handler resumes at once.
     ".global primitive_reflected_call", "primitive_reflected_call:", ".rept 16", "mov eax, 39", "syscall", ".endr", "ret",
     ".global primitive_resume", "primitive_resume:", "add rsp, 32", "iretq",
-    // Sixteen calls into another environment and back: every register passes, the stack pointer too. Whose own
-    // slice begins before it is entered goes on behind the call, and gives that slice to whom it waits for.
+    // Sixteen calls into another environment and back: every register passes, the stack pointer too. An environment
+    // whose own slice begins before it is entered runs on behind the call, and gives that slice to the one it waits
+    // for.
     ".global primitive_transfers", "primitive_transfers:", "push rbx", "mov ebx, 16",
     "2:", "mov rax, [rip + primitive_callee]", "syscall", "jmp primitive_give_way",
     ".global primitive_returned", "primitive_returned:", "dec ebx", "jnz 2b", "pop rbx", "ret",
@@ -262,7 +263,7 @@ extern "C" fn sleep(terms: u64) {
     }
 }
 
-/// A look at the predicate of somebody who sleeps on: a yield to it is refused.
+/// Evaluates the predicate of an environment that sleeps on: a yield to it is refused.
 fn predicates() {
     for terms in [1, 4, 16] {
         let sleeper = settled_with(sleep, terms);

@@ -225,8 +225,8 @@ mod kernel {
         again()
     }
 
-    /// A storm of a vector that nobody owns: each is taken and counted, and the clock goes on. A deadline in the
-    /// past interrupts at once.
+    /// A storm of a vector without an owner: each is taken and counted, and the clock runs on. A deadline in the past
+    /// interrupts at once.
     fn vectors(boot: &mut Boot) -> ! {
         const NOBODY: u8 = 0x77;
         const STORM: u64 = 10_000;
@@ -346,7 +346,7 @@ mod kernel {
         }
     }
 
-    /// Whoever has seen a time published never reads an earlier one, beyond what the measuring allows.
+    /// A CPU that has seen a time published never reads an earlier one, beyond what the measuring allows.
     fn check_clock(boot: &Boot) {
         processor_start::release(boot.cpus);
         wait_for(boot.cpus);

@@ -1,9 +1,10 @@
 //! Runs compiled code like a processor that mispredicts jumps, and looks at what it does then (FAULTS row 90).
 //!
-//! The code is single-stepped. At some conditional jumps it is sent the way that the flags do not say; from there on it
-//! runs ahead, for a while, as a processor does before it notices, and may be sent wrong again. Meanwhile a load
+//! The code is single-stepped. At some conditional jumps it is sent the way that the flags do not say. From there on
+//! it runs ahead, for a while, as a processor does before it notices, and may be sent wrong again. Meanwhile a load
 //! from outside the memory of the program brings a secret: a word that is not zero. The instructions that follow at
-//! once must make it zero, and nothing may be written outside. Then the run is given up, as a processor would undo it.
+//! once must make it zero, and nothing may be written outside. Then the run is given up, as a processor would undo
+//! it.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};

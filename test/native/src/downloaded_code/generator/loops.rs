@@ -131,8 +131,8 @@ impl Builder<'_> {
         self.settle(before);
     }
 
-    /// The end in r3 may be moved by what is a constant only because of a jump, or come from a place in the frame
-    /// that is one only because of a jump. Returns those jumps, which are taken where it is not.
+    /// The end in r3 may be moved by what is a constant only because of a jump. It may also come from a place in the
+    /// frame that is one only because of a jump. Returns those jumps, which are taken where it is not.
     fn taught_end(&mut self, index: u8) -> Vec<usize> {
         match self.random.below(6) {
             0 | 1 if index > 3 => {

@@ -1,11 +1,11 @@
 //! Random programs that are mostly acceptable and do interesting things.
 //!
-//! The generator follows what each register holds, so that it seldom uses one wrongly, and builds from patterns that
-//! real programs have: bounds checks before accesses, masked and compared indices, counting loops, loops to a region's
-//! end, pointers that walk to it from unknown places, pointers that move in step with a counter, or up beside what
-//! is left of a region, saved registers on the stack, places in the frame that only a jump says, helper calls with
-//! buffers on the stack, atomic operations, functions that get pointers into their caller's frame. Half of the
-//! programs are then changed in a few bits.
+//! The generator follows what each register holds, so that it seldom uses one wrongly. It builds from patterns that
+//! real programs have. Memory: bounds checks before accesses, masked and compared indices, saved registers on the
+//! stack, places in the frame that only a jump says, atomic operations. Loops: counting loops, loops to a region's
+//! end, pointers that walk to it from unknown places, pointers that move in step with a counter. A pointer may also
+//! go up while what is left of a region goes down. Calls: helper calls with buffers on the stack, functions that get
+//! pointers into their caller's frame. Half of the programs are then changed in a few bits.
 
 mod access;
 mod call;
