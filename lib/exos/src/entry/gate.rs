@@ -40,8 +40,9 @@ const BEFORE: u32 = (MOVE_BYTES + SYSCALL_BYTES) as u32;
 pub const STUB_ENTRY: u64 = free_offset(word::STUB_ENTRY);
 
 /// Entered by the kernel with a reflected call: RSP is at the frame. `getpid` is answered here only where the site
-/// cannot be rewritten, as far as one look tells: the others go the long way once. The return from a handler, which comes by
-/// the gate always, because unwinders know its bytes, saves no registers, where ExOS's own operation performs it.
+/// cannot be rewritten, as far as one look tells: the others go the long way once. The return from a handler, which
+/// comes by the gate always, because unwinders know its bytes, saves no registers, where ExOS's own operation
+/// performs it.
 #[unsafe(naked)]
 pub extern "C" fn reflection_entry() {
     naked_asm!(
@@ -80,9 +81,9 @@ pub extern "C" fn reflection_entry() {
     )
 }
 
-/// Saves the registers that Rust's functions do not keep below the frame that RSP is at, and has a function perform the
-/// call. Those that they keep are not saved, and stay where they are: only where the function says that there is more to
-/// do goes the way over [`rest`], which saves them first. Behind this RSP is at the frame again.
+/// Saves the registers that Rust's functions do not keep below the frame that RSP is at, and has a function perform
+/// the call. Those that they keep are not saved, and stay where they are. Only where the function says that there is
+/// more to do the path leads through [`rest`], which saves them first. Behind this RSP is at the frame again.
 macro_rules! call_quickly {
     () => {
         concat!(
@@ -194,9 +195,9 @@ pub fn install() {
 
 /// What is left to do for a call once its quick way is over.
 mod left {
-    /// Nothing: the program goes on with all registers but those that are saved.
+    /// Nothing: the program resumes with all registers but those that are saved.
     pub const NOTHING: u32 = 0;
-    /// A signal is to be looked at that the call sent to its own thread.
+    /// Look at a signal that the call sent to its own thread.
     pub const SENT: u32 = 1;
     /// Signals are to be looked at.
     pub const SIGNALS: u32 = 2;
@@ -308,8 +309,8 @@ extern "C" fn deliver(context: &mut Context) {
     thread().cpu_time.leave_library();
 }
 
-/// An event was raised, to the first thread where it is for the process: signals are delivered here if it was the program that
-/// was interrupted; else ExOS looks at them before it goes back.
+/// An event was raised, to the first thread where it is for the process. Signals are delivered here if it was the
+/// program that was interrupted; else ExOS looks at them before it goes back.
 extern "C" fn event(context: &mut Context) {
     thread().cpu_time.count_upcall();
     if process().is_first(thread()) {
@@ -324,7 +325,7 @@ extern "C" fn event(context: &mut Context) {
 extern "C" fn slice_end(context: &mut Context) {
     cpu_placement::yield_cpu();
     event(context);
-    // Who is in the library may have what others wait for.
+    // A thread in the library may have what others wait for.
     while is_program(context.frame.rip) && priority::leaves_slice() {
         cpu_placement::yield_cpu();
         event(context);

@@ -1,9 +1,10 @@
-//! How often each `syscall` trapped: rewriting one costs as much as some hundred traps, so that a site has to come often
-//! first, and one that cannot be rewritten is looked at once.
+//! How often each `syscall` trapped. Rewriting one costs as much as some hundred traps, so that a site has to come
+//! often first. One that cannot be rewritten is looked at once.
 //!
-//! Pure. A small table by a hash of the address, each entry an address and its count in one word; of two sites that share an
-//! entry the later one takes it. The hash looks at all bits: the low ones are much the same where functions are aligned, and
-//! two sites that come in turns and share an entry are never rewritten. A count that is lost costs time, nothing else.
+//! Pure. A small table by a hash of the address, each entry an address and its count in one word. Of two sites that
+//! share an entry the later one takes it. The hash looks at all bits, because the low ones are much the same where
+//! functions are aligned. Two sites that come in turns and share an entry are never rewritten. A count that is lost
+//! costs time, nothing else.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;

@@ -1,13 +1,14 @@
 //! Which `syscall` instructions become calls, and the bytes that make them so (DESIGN.md §5).
 //!
-//! Pure: bytes in, bytes out. A site is rewritten where an instruction of five bytes stands before the `syscall` that does
-//! the same elsewhere, and all of it lies in one page: `mov $imm32, %eax`, where the immediate is what `rax` holds at the trap
-//! and no prefix stands before it; or `mov 8(%rsp), %r9`, the sixth argument of the C library's function `syscall`. The five
-//! bytes become a jump to a stub that begins with them; the `syscall` stays where it is.
+//! Pure: bytes in, bytes out. A site is rewritten where an instruction of five bytes stands before the `syscall` that
+//! does the same elsewhere, and all of it lies in one page. That is `mov $imm32, %eax`, where the immediate is what
+//! `rax` holds at the trap and no prefix stands before it. Or it is `mov 8(%rsp), %r9`, the sixth argument of the C
+//! library's function `syscall`. The five bytes become a jump to a stub that begins with them; the `syscall` stays
+//! where it is.
 //!
 //! `read` is number 0, for which compilers write `xor %eax, %eax`: two bytes, which become a jump to five that nobody runs,
-//! the padding behind the function's `ret`; there lies the jump to the stub. That is done where all bytes from the branch
-//! before the site, whose target is the end of the padding, to that end are the C library's.
+//! the padding behind the function's `ret`; there lies the jump to the stub. That is done where all bytes from the
+//! branch before the site, whose target is the end of the padding, to that end are the C library's.
 
 use linux_raw_sys::general as linux;
 
@@ -31,8 +32,8 @@ const LOAD_SIXTH: [u8; MOVE_BYTES] = [0x4c, 0x8b, 0x4c, 0x24, 0x08];
 const CLEAR_NUMBER: [u8; MOVE_BYTES] = [MOVE_TO_EAX, 0, 0, 0, 0];
 const LONGEST_INSTRUCTION: usize = 15;
 
-/// Calls whose own sites keep the gate: they come back elsewhere, twice, or with all registers changed; and who unwinds a stack
-/// knows the return from a handler by its bytes.
+/// Calls whose own sites keep the gate: they come back elsewhere, twice, or with all registers changed. An unwinder
+/// of a stack knows the return from a handler by its bytes.
 const KEEP_THE_GATE: [u32; 6] = [
     linux::__NR_clone,
     linux::__NR_clone3,
@@ -49,7 +50,8 @@ pub struct Site {
     pub offset: usize,
     /// What the stub does first.
     pub first: [u8; MOVE_BYTES],
-    /// Offset in the page of the two bytes that become a jump to those five, where the site itself has no room for them.
+    /// Offset in the page of the two bytes that become a jump to those five, where the site itself has no room for
+    /// them.
     pub hop: Option<usize>,
 }
 
@@ -99,8 +101,8 @@ fn behind_clearing(page: &[u8], offset: usize, rax: u64) -> Option<Site> {
     is_whole.then_some(Site { offset: padding, first: CLEAR_NUMBER, hop: Some(hop) })
 }
 
-/// Whether bytes are one instruction that does nothing, as compilers put it between functions and before targets of branches,
-/// and as long as a jump at least.
+/// Whether bytes are one instruction that does nothing, as compilers put it between functions and before targets of
+/// branches, and as long as a jump at least.
 fn is_padding(bytes: &[u8]) -> bool {
     let behind = bytes.iter().position(|byte| !matches!(byte, 0x66 | 0x2e)).unwrap_or(bytes.len());
     let places = match bytes.get(behind..) {
@@ -129,8 +131,9 @@ pub fn short_jump(from: usize, to: usize) -> Option<[u8; 2]> {
     Some([SHORT_JUMP, distance as u8])
 }
 
-/// The stub at `address` for a site whose `syscall` ends at `back`: does first what stood at the site, puts the way back into
-/// `rcx`, as SYSCALL would, and jumps to the address that lies at `entry_offset` from the GS base.
+/// The stub at `address` for a site whose `syscall` ends at `back`. It does first what stood at the site, and puts
+/// the way back into `rcx`, as SYSCALL would. Then it jumps to the address that lies at `entry_offset` from the GS
+/// base.
 pub fn stub(address: u64, first: [u8; MOVE_BYTES], back: u64, entry_offset: u32) -> Option<[u8; STUB_STRIDE]> {
     const LOAD_WAY_BACK: [u8; 3] = [0x48, 0x8d, 0x0d];
     const JUMP_BY_GS: [u8; 4] = [0x65, 0xff, 0x24, 0x25];

@@ -1,5 +1,5 @@
-//! The program's vector registers. ExOS never touches them: they are declared live for as long as a program runs, and the
-//! runtime keeps them wherever the CPU is given away ([`runtime::vector`]).
+//! The program's vector registers. ExOS never touches them: they are declared live for as long as a program runs, and
+//! the runtime keeps them wherever the CPU is given away ([`runtime::vector`]).
 
 use super::current::{process, thread};
 use crate::errno::Result;
@@ -23,7 +23,7 @@ pub fn keep() -> Result<State> {
     Ok(kept)
 }
 
-/// Sets the registers to what they held, for a program that goes on.
+/// Sets the registers to what they held, for a program that resumes.
 pub fn put_back(kept: State) {
     // SAFETY: ExOS is built without vector registers.
     unsafe { kept.restore() };

@@ -73,7 +73,7 @@ impl CallTable {
     /// Where the word lies that is 0 where the return from a handler is a call as any other.
     pub const RETURNS: usize = offset_of!(Self, returns);
 
-    /// That of the image; `is_watched`: something is to be done about each call.
+    /// That of the image; `is_watched`: each call gets further work.
     pub fn of_image(is_watched: bool) -> Self {
         let quick = if is_watched { &NO_CALLS } else { &header().quick };
         let returns = AtomicU32::new(u32::from(!is_watched && tables().has_own_return));

@@ -86,7 +86,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// A path that lies there, copied: nobody changes it any more. `EINVAL` where it has a NUL.
+    /// A path that lies there, copied: no other process can change it any more. `EINVAL` where it has a NUL.
     #[inline]
     pub fn path(&self, offset: u64, length: usize) -> Result<usercopy::Path> {
         usercopy::Path::filled(length, |bytes| self.read(offset, bytes))

@@ -1,5 +1,5 @@
 //! The pages of the memory file system, as the server holds them: mapped writable for it alone, and read-only for
-//! whoever maps a file.
+//! processes that map a file.
 
 use crate::address_map::{FILES, FILES_END, PAGE_SIZE};
 use crate::errno::{Errno, Result};
@@ -28,7 +28,7 @@ pub struct PageStore {
     /// Those that others may write, because they are mapped shared.
     shared: BTreeSet<u32>,
     archive: &'static [u8],
-    /// A page was given up that somebody else maps.
+    /// A page was given up that another process maps.
     stale_mappings: bool,
 }
 
@@ -127,8 +127,8 @@ impl PageStorage for PageStore {
         self.quota.room().min(free).min(self.capacity().saturating_sub(held)) + self.at_hand.len() as u64
     }
 
-    /// A page that others still map is given up, so that they do not see what comes into its place. It stays under its list: who copies
-    /// a page table that maps it needs the right to it.
+    /// A page that others still map is given up, so that they do not see what comes into its place. It stays under
+    /// its list: who copies a page table that maps it needs the right to it.
     fn free(&mut self, page: u32) {
         let number = self.pages[page as usize];
         self.shared.remove(&page);

@@ -1,8 +1,8 @@
 //! The page tables of a program: which are linked, which are shared with relatives since a fork.
 //!
-//! The kernel's rule: a table with more than one link is immutable, and read-only through each. Who needs to change an
-//! entry copies the tables on the way first. This record knows every table below the root, so that fork can link
-//! the uppermost and exec can unlink them all.
+//! The kernel's rule: a table with more than one link is immutable, and read-only through each. A process that needs
+//! to change an entry copies the tables on the way first. This record knows every table below the root, so that fork
+//! can link the uppermost and exec can unlink them all.
 
 use crate::address_map::PAGE_SIZE;
 use crate::errno::{Errno, Result};
@@ -44,7 +44,7 @@ pub struct PageTables {
 #[derive(Clone, Copy, Debug)]
 struct Link {
     page: PageNumber,
-    /// Known to be writable: nobody else can have come to share it since.
+    /// Known to be writable: no other process can have come to share it since.
     own: bool,
 }
 
@@ -60,7 +60,8 @@ impl PageTables {
     }
 
     /// Unlinks the tables of the lowest level that a table of the second maps and that are not noted here.
-    /// `words` are its entries, which translate the addresses from `base` on, in the eighths whose bits are set in `used`.
+    /// `words` are its entries, which translate the addresses from `base` on, in the eighths whose bits are set in
+    /// `used`.
     ///
     /// # Errors
     /// `EFAULT` where another one is missing that is noted; the kernel's refusals.
@@ -115,7 +116,8 @@ impl PageTables {
         let mut left = rows;
         while !left.is_empty() {
             let done = self.edit_rows(editor, &left[..left.len().min(MAP_ROWS)]);
-            // A process that changes a hundred thousand pages in one critical section would be taken for one that keeps the CPU.
+            // A process that changes a hundred thousand pages in one critical section would be taken for one that
+            // keeps the CPU.
             critical_section::give_way();
             left = &left[done?..];
         }
@@ -142,7 +144,7 @@ impl PageTables {
 
     /// At most [`MAP_ROWS`] of them; how many are done.
     fn edit_rows(&mut self, editor: &TableEditor, rows: &[MapRow]) -> Result<usize> {
-        // What is ready: the address where a table begins, and whether it is to be mapped into.
+        // What is ready: the address where a table begins, and whether something is mapped into it.
         let (mut ready, mut outcome) = (u64::MAX, Ok(()));
         let keyed = rows.iter().map_while(|row| {
             let mapped = row.entry & PRESENT;
@@ -160,7 +162,7 @@ impl PageTables {
         self.edit_some(editor, keyed)
     }
 
-    /// Sees to it that the tables on the way to an address can be changed, and, if something is to be mapped, are there.
+    /// Makes the tables on the way to an address changeable; if something will be mapped there, makes missing tables.
     pub fn prepare(&mut self, editor: &TableEditor, address: u64, mapped: bool) -> Result<()> {
         if self.linked.get(&(1, address & !(span(1) - 1))).is_some_and(|link| link.own) {
             return Ok(());
@@ -169,7 +171,8 @@ impl PageTables {
         if mapped { self.link_missing(editor, address, 1) } else { Ok(()) }
     }
 
-    /// How many rows are done, or the error. The kernel stops where one entry has done enough: who calls goes on there.
+    /// How many rows are done, or the error. The kernel stops where one entry has done enough: the caller resumes
+    /// there.
     fn edit_some(&mut self, editor: &TableEditor, rows: &[MapRow]) -> Result<usize> {
         let at = UserAddress(rows.as_ptr() as u64);
         // SAFETY: the rows are as many as we say. Their addresses are the program's, by the checks of `vm`, so that
@@ -186,7 +189,8 @@ impl PageTables {
         }
     }
 
-    /// Makes every table this process's own, on its account and under its list: those, too, that relatives have left to it.
+    /// Makes every table this process's own, on its account and under its list: those, too, that relatives have left
+    /// to it.
     pub fn own_all(&mut self, editor: &TableEditor) -> Result<()> {
         let lowest: Vec<u64> = self.linked.range((1, 0)..(2, 0)).map(|((_, base), _)| *base).collect();
         lowest.into_iter().try_for_each(|base| self.make_own(editor, base))?;
@@ -206,7 +210,7 @@ impl PageTables {
         Ok(())
     }
 
-    /// Unlinks everything: the program's memory is gone. The result is the tables that nobody uses any more.
+    /// Unlinks everything: the program's memory is gone. The result is the tables that are unused now.
     pub fn unlink_all(&mut self, editor: &TableEditor) -> Result<Vec<u64>> {
         let mut free = Vec::new();
         let uppermost: Vec<u64> = self.uppermost().map(|(base, _)| base).collect();
@@ -266,8 +270,8 @@ impl PageTables {
         Ok(())
     }
 
-    /// Makes every table on the way to an address this process's own: copies those that relatives have too, and makes
-    /// the link writable again to those that nobody else has any more.
+    /// Makes every table on the way to an address this process's own. It copies those that relatives have too, and
+    /// makes the link writable again to those that no other process has any more.
     fn make_own(&mut self, editor: &TableEditor, address: u64) -> Result<()> {
         for level in [3, 2, 1] {
             let base = address & !(span(level) - 1);
@@ -336,7 +340,8 @@ fn unlink(editor: &TableEditor, address: u64, level: u64) -> core::result::Resul
     }
 }
 
-/// Gives up a table that a copy took the place of, if it is on the own account; relatives use it as long as they need it.
+/// Gives up a table that a copy took the place of, if it is on the own account; relatives use it as long as they need
+/// it.
 fn give_up(table: PageNumber) {
     let own = Allocator::own();
     if exposed::page(table).is_some_and(|info| info.access() == own.list && !info.is_orphan()) {

@@ -85,7 +85,7 @@ impl OwnPages<'_> {
         (done, ended.err().map(|failure| failure.error))
     }
 
-    /// Sees to what kept pages from being supplied, once for each, and goes on; how many there are in all.
+    /// Resolves what kept pages from being supplied, once for each, and continues; how many there are in all.
     #[cold]
     fn supply_rest(&mut self, start: u64, entries: &mut [u64], first: usize, refusal: Error) -> usize {
         let (mut done, mut refused) = (first, Some(refusal));

@@ -1,7 +1,7 @@
 //! Calls into objects that were preloaded, and their calls into ExOS: `link/preload.h` in Rust.
 //!
-//! An object is part of the library of its process, by the process's own choice. What it is given it can spoil; that harms
-//! its own process only, as any other scribbling over ExOS does.
+//! An object is part of the library of its process, by the process's own choice. What it is given it can spoil; that
+//! harms its own process only, as any other scribbling over ExOS does.
 
 use crate::errno::Errno;
 use crate::syscalls::{Call, interposed};

@@ -1,8 +1,8 @@
-//! The frame of a signal on the program's stack, written and read word for word where it lies: general registers between
-//! the context of an upcall and the frame, vector registers between the CPU and the frame.
+//! The frame of a signal on the program's stack, written and read word for word where it lies. General registers pass
+//! between the context of an upcall and the frame, vector registers between the CPU and the frame.
 //!
-//! Holds always: what a program finds is the layout of [`Frame`]; words that Linux leaves as they are stay as they are. A
-//! fault in the middle goes on at the end of the function, as in [`super::copy`].
+//! Invariant: what a program finds is the layout of [`Frame`]; words that Linux leaves as they are stay as they are.
+//! A fault in the middle resumes at the end of the function, as in [`super::copy`].
 
 use super::usercopy::{check, outcome};
 use crate::address_map::PROGRAM_END;
@@ -70,7 +70,8 @@ core::arch::global_asm!(
     "movabs rsi, {features}",
     "test dword ptr [rsi], {by_xsave}",
     "jz 2f",
-    // XSAVE reads and writes the first word of the header behind the legacy area; XRSTOR refuses what stands in the next two.
+    // XSAVE reads and writes the first word of the header behind the legacy area; XRSTOR refuses what stands in the
+    // next two.
     "mov qword ptr [rcx + 512], 0",
     "mov qword ptr [rcx + 520], 0",
     "mov qword ptr [rcx + 528], 0",
@@ -85,8 +86,8 @@ core::arch::global_asm!(
     "exos_put_frame_end:",
     "mov eax, 1",
     "ret",
-    // rsi: the user context. What it says beside registers comes back in the registers that [`take`] names; RSP, RIP and flags
-    // come last of those in the frame.
+    // rsi: the user context. What it says other than registers comes back in the registers that [`take`] names; RSP,
+    // RIP and flags come last of those in the frame.
     ".global exos_take_frame",
     "exos_take_frame:",
     "mov rdx, [rsi + {returned} + 8 * 15]",
@@ -144,7 +145,7 @@ core::arch::global_asm!(
     "exos_load_vectors_end:",
     "mov eax, 1",
     "ret",
-    // rdx: the user context. RSP is at a context whose frame is as it is to be: its registers come from there, at once.
+    // rdx: the user context. RSP is at a context whose frame is final: its registers come from there, at once.
     ".global exos_resume_from_frame",
     "exos_resume_from_frame:",
     "mov r8, [rdx + {returned}]",
@@ -203,8 +204,9 @@ unsafe extern "C" {
     static exos_take_frame_end: u8;
     fn exos_load_vectors(from: u64) -> u32;
     static exos_load_vectors_end: u8;
-    /// Jumped to with RSP at a context whose frame is as it is to be, and in RDX the address of a user context that was checked
-    /// ([`take`]): the program goes on with its registers, or, where they cannot be read any more, the gate refuses.
+    /// Jumped to with RSP at a context whose frame is final, and in RDX the address of a user context that was
+    /// checked ([`take`]). The program resumes with its registers; where they cannot be read any more, the gate
+    /// refuses.
     pub fn exos_resume_from_frame();
     static exos_resume_from_frame_end: u8;
 }
@@ -244,7 +246,7 @@ pub fn put(layout: Layout, parts: Parts<'_>) -> Result<()> {
     outcome(unsafe { exos_put_frame(layout.frame(), context, blocked, layout.vectors(), restorer, alternate) })
 }
 
-/// Reads what the frame says beside general registers whose user context begins at `from`.
+/// Reads what the frame says other than general registers; its user context begins at `from`.
 #[inline]
 pub fn take(from: u64) -> Result<Returned> {
     check(from, (size_of::<Frame>() - LINUX_CONTEXT) as u64)?;
@@ -269,8 +271,8 @@ pub fn take_registers(registers: &mut Registers, from: u64) -> Result<()> {
     outcome(unsafe { exos_take_registers(registers, from) })
 }
 
-/// Loads the vector registers from `bytes` bytes, whoever wrote there: what the CPU does not take is `EFAULT`, and leaves
-/// them as they may be.
+/// Loads the vector registers from `bytes` bytes, which any process may have written. What the CPU does not take is
+/// `EFAULT`, and leaves them as they may be.
 #[inline]
 pub fn load_vectors(from: u64, bytes: u64) -> Result<()> {
     check(from, bytes)?;

@@ -1,7 +1,7 @@
 //! Copies between ExOS and the memory of its program.
 //!
 //! A program's address is checked against the range that programs have, and then used as it is. Where the copy faults
-//! and the fault cannot be mended, the exception handler goes on at [`fix_up`], and the copy gives `EFAULT`.
+//! and the fault cannot be repaired, the exception handler resumes at [`fix_up`], and the copy gives `EFAULT`.
 
 use crate::address_map::{PAGE_SIZE, PROGRAM_END};
 use crate::errno::{Errno, Result};

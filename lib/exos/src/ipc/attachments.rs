@@ -1,4 +1,5 @@
-//! What a process has of System V objects: the segments that it has attached, and whether semaphores owe it something back.
+//! What a process has of System V objects: the segments that it has attached, and whether semaphores owe it something
+//! back.
 
 use crate::vm::vma::{Vma, VmaList};
 use alloc::vec::Vec;
@@ -30,8 +31,8 @@ impl Attachment {
 }
 
 impl Holdings {
-    /// Follows what became of segments by other calls than those on them (munmap(2), mremap(2)): one that was moved begins elsewhere, and
-    /// of one that is not in memory any more nothing is left. The nodes of these.
+    /// Follows what became of segments by other calls than those on them (munmap(2), mremap(2)). One that was moved
+    /// begins elsewhere; of one that is not in memory any more nothing is left. The nodes of these.
     pub fn follow(&mut self, areas: &VmaList) -> Vec<u64> {
         let mut gone = Vec::new();
         for place in (0..self.attached.len()).rev() {

@@ -1,7 +1,7 @@
 //! Objects by key and by number, with owners and permissions.
 //!
-//! Holds always: a number that was given out names one object only, also after that is gone; a key that is not private leads
-//! to one object at most.
+//! Invariants: a number that was given out names one object only, also after that is gone. A key that is not private
+//! leads to one object at most.
 
 use crate::errno::{Errno, Result};
 use crate::vfs::namespace::FsCredentials;
@@ -32,14 +32,14 @@ pub struct Permission {
     pub key: u32,
     /// Its owner.
     pub owner: FsCredentials,
-    /// Who made it.
+    /// Its creator.
     pub creator: FsCredentials,
     /// Nine bits of permissions.
     pub mode: u32,
 }
 
 impl Permission {
-    /// Whether somebody may read, write or both.
+    /// Whether a process with these credentials may read, write or both.
     ///
     /// # Errors
     /// `EACCES`.
@@ -55,7 +55,7 @@ impl Permission {
         if granted { Ok(()) } else { Err(Errno::EACCES) }
     }
 
-    /// Whether somebody may change the permissions, or remove the object.
+    /// Whether a process with these credentials may change the permissions, or remove the object.
     ///
     /// # Errors
     /// `EPERM`.

@@ -1,5 +1,6 @@
-//! Objects that processes without kinship share by keys and names: System V semaphores, message queues and shared memory
-//! (svipc(7)), and POSIX message queues (mq_overview(7)); and who waits for words of memory that processes share (futex(2)).
+//! Objects that processes without kinship share by keys and names. These are System V semaphores, message queues and
+//! shared memory (svipc(7)), POSIX message queues (mq_overview(7)), and waiters for words of shared memory
+//! (futex(2)).
 //!
 //! Pure: what they are and what each operation does to them. The server keeps them (`server::ipc`).
 

@@ -16,7 +16,7 @@ pub const NAME_BYTES: usize = 255;
 /// Queues that there can be.
 pub const MOST_QUEUES: usize = 256;
 
-/// Who wants to know when a message comes to an empty queue: process, signal (0: none is sent), value.
+/// A process that asked to be told when a message comes to an empty queue: process, signal (0: none is sent), value.
 pub type Notice = [u64; 3];
 
 /// A queue.
@@ -24,11 +24,11 @@ pub type Notice = [u64; 3];
 pub struct Queue {
     /// Its owner.
     pub owner: FsCredentials,
-    /// Who may read and write.
+    /// Permissions to read and write.
     pub mode: u32,
     /// Messages, and bytes of each, that it may have.
     pub most: [u64; 2],
-    /// Who wants to know.
+    /// The process to notify.
     pub notice: Option<Notice>,
     /// The notice that the last message used up which met one.
     pub used_notice: Option<Notice>,
@@ -54,7 +54,7 @@ impl Queue {
         self.messages.values().flatten().map(|bytes| bytes.len() as u64).sum()
     }
 
-    /// Puts a message in; `None` where there is no room, else who is to be told.
+    /// Puts a message in; `None` where there is no room, else the process to notify.
     ///
     /// # Errors
     /// `EMSGSIZE`, `EINVAL` for too high a priority.

@@ -1,9 +1,10 @@
 //! Threads that wait for words in memory that several processes share (futex(2)): which, and in which order.
 //!
-//! Pure; the server keeps it. Holds always: a thread waits for one word at most, waits no more once it is woken, and of those that
-//! wait for a word for the same principal who came first is woken first. Nobody proves that it sees the memory of a word. So all that
-//! one principal does to the waiters of another is to wake them, which futex(2) allows at any time: its own waiters are neither counted against
-//! theirs nor woken in their place, and it moves nobody but its own.
+//! Pure; the server keeps it. Invariants: a thread waits for one word at most, and waits no more once it is woken. Of
+//! those that wait for a word for the same principal the first to come is woken first. No process proves that it sees
+//! the memory of a word. So all that one principal does to the waiters of another is to wake them, which futex(2)
+//! allows at any time. Its own waiters are neither counted against theirs nor woken in their place, and it moves only
+//! its own.
 
 use alloc::vec::Vec;
 
@@ -18,7 +19,7 @@ pub struct Waiter {
     pub word: u64,
     /// What it can be woken for: one of these bits.
     pub bits: u32,
-    /// Where it can run, for whoever wakes it.
+    /// Where it can run, for the thread that wakes it.
     pub home: u64,
 }
 
@@ -29,8 +30,8 @@ pub struct SharedFutexes {
 }
 
 impl SharedFutexes {
-    /// Somebody waits for a word from now on, and for none that its thread waited for before. Those that do not live any more are
-    /// forgotten.
+    /// A thread waits for a word from now on, and for none that it waited for before. Those that do not live any more
+    /// are forgotten.
     pub fn enter(&mut self, waiter: Waiter, lives: impl Fn(u64) -> bool) {
         self.waiters.retain(|other| other.thread != waiter.thread && lives(other.thread));
         self.waiters.push(waiter);
@@ -47,8 +48,9 @@ impl SharedFutexes {
         self.waiters.iter().any(|waiter| waiter.thread == thread)
     }
 
-    /// Wakes up to `most` of a principal's that wait for a word and one of these bits, and all of others, and tells of each; those
-    /// that do not live any more are forgotten and count for nothing. How many there were, as far as they were asked for.
+    /// Wakes up to `most` of a principal's that wait for a word and one of these bits, and all of others, and tells
+    /// of each. Those that do not live any more are forgotten and count for nothing. How many there were, as far as
+    /// they were asked for.
     pub fn wake(
         &mut self,
         principal: u64,
@@ -71,7 +73,8 @@ impl SharedFutexes {
         (own + others).min(most)
     }
 
-    /// Lets up to `most` of a principal's that wait for one word wait for another, behind who waits there; how many they are.
+    /// Lets up to `most` of a principal's that wait for one word wait for another, behind who waits there; how many
+    /// they are.
     pub fn requeue(&mut self, principal: u64, from: u64, to: u64, most: u64) -> u64 {
         let mut left = most;
         let (mut moved, kept): (Vec<Waiter>, Vec<Waiter>) = self.waiters.drain(..).partition(|waiter| {

@@ -32,7 +32,7 @@ pub struct Queue {
     pub most: u64,
     /// Seconds: last message sent, received, last change.
     pub times: [u64; 3],
-    /// Who sent last, and received.
+    /// The processes that sent last, and received last.
     pub processes: [u64; 2],
 }
 
@@ -74,8 +74,8 @@ impl Queue {
         Ok(true)
     }
 
-    /// Takes the message out that is meant by `kind`: 0 the first, above 0 the first of that type, below 0 the first of the
-    /// lowest type up to that. Nothing where there is none.
+    /// Takes the message out that is meant by `kind`: 0 the first, above 0 the first of that type, below 0 the first
+    /// of the lowest type up to that. Nothing where there is none.
     ///
     /// # Errors
     /// `E2BIG` for a message that is too long, `ENOMSG` where none is in the place that is to be copied.

@@ -21,7 +21,7 @@ pub const UNDO: u16 = 0x1000;
 pub struct Semaphore {
     /// Its value.
     pub value: i32,
-    /// Who changed it last.
+    /// The process that changed it last.
     pub process: u64,
 }
 
@@ -52,9 +52,9 @@ impl Change {
 pub struct Set {
     /// The semaphores.
     pub semaphores: Vec<Semaphore>,
-    /// What is to be added for each process when it ends.
+    /// What to add for each process when it ends.
     undo: BTreeMap<u64, Vec<i32>>,
-    /// Who waits for which semaphore, and whether for it to be 0.
+    /// The semaphore that each process waits for, and whether for it to be 0.
     waiting: BTreeMap<u64, (u16, bool)>,
     /// Seconds: last operation, last change of the set.
     pub times: [u64; 2],
@@ -127,7 +127,7 @@ impl Set {
         self.waiting.values().filter(|waits| **waits == (number, for_zero)).count() as u64
     }
 
-    /// Sets the value of one; nobody takes back what it did before.
+    /// Sets the value of one; no process undoes what it did before.
     ///
     /// # Errors
     /// `EINVAL` for one that is none, `ERANGE` for a value that cannot be.

@@ -6,7 +6,7 @@ use runtime::area::Area;
 use runtime::upcall::Context;
 use runtime::{context, exposed};
 
-/// Goes on in the program at `context`; ExOS's stack is empty from then on.
+/// Resumes the program at `context`; ExOS's stack is empty from then on.
 pub fn resume(context: &Context) -> ! {
     let top = Area::current().library().upcall_stack_end.load(Relaxed);
     let place = top - (size_of::<Context>() as u64).next_multiple_of(16);
@@ -52,7 +52,8 @@ pub fn segment_base() -> u64 {
     base
 }
 
-/// Does what transfers control to another environment, with which the base of FS goes: it is the program's, and is put back.
+/// Does what transfers control to another environment, with which the base of FS goes: it is the program's, and is
+/// put back.
 pub fn keep_segment_base<T>(transfer: impl FnOnce() -> T) -> T {
     if !exposed::has(abi::feature::FSGSBASE) {
         return transfer();
@@ -64,7 +65,8 @@ pub fn keep_segment_base<T>(transfer: impl FnOnce() -> T) -> T {
     outcome
 }
 
-/// 64 random bits from the CPU's own source (RDRAND, SDM volume 1, section 7.3.17); nothing where it has none, or gives none now.
+/// 64 random bits from the CPU's own source (RDRAND, SDM volume 1, section 7.3.17); nothing where it has none, or
+/// gives none now.
 pub fn random() -> Option<u64> {
     if !exposed::has(abi::feature::RDRAND) {
         return None;

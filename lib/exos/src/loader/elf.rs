@@ -1,8 +1,8 @@
 //! What an ELF file says about itself, checked before anything is done with it (FAULTS row 82).
 //!
-//! Source: System V ABI, chapter 5, and what Linux makes of it: a file that does not begin as a program is refused by
-//! `execve`; one whose segments cannot be mapped ends the process (SIGSEGV), whose old program is gone by then. What can be
-//! mapped is, in the order in which it stands, one segment over the other if need be.
+//! Source: System V ABI, chapter 5, and what Linux makes of it. `execve` refuses a file that does not begin as a
+//! program. A file whose segments cannot be mapped ends the process (SIGSEGV), whose old program is gone by then.
+//! What can be mapped is, in the order in which it stands, one segment over the other if need be.
 
 use crate::address_map::{MOVABLE_BASE, PAGE_MASK, PAGE_SIZE, PROGRAM_END, page_up};
 use crate::errno::{Errno, Result};
@@ -37,7 +37,7 @@ pub struct Segment {
     pub execute: bool,
 }
 
-/// A program, or an interpreter. Holds always: if it is sound, all segments lie below [`PROGRAM_END`].
+/// A program, or an interpreter. Invariant: if it is sound, all segments lie below [`PROGRAM_END`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Image {
     /// What to load, in this order.
@@ -56,15 +56,15 @@ pub struct Image {
     pub headers_address: u64,
     /// How many program headers there are.
     pub headers: u16,
-    /// Whether the stack is to be executable.
+    /// Whether the program asks for an executable stack.
     pub executable_stack: bool,
     /// Address of the dynamic section; none in a program without one.
     pub dynamic: Option<u64>,
 }
 
 impl Image {
-    /// Reads what a file says that begins with `head` ([`HEAD`] bytes, or all); `read` gives bytes from an offset on, as
-    /// many as there are.
+    /// Reads what a file says that begins with `head` ([`HEAD`] bytes, or all); `read` gives bytes from an offset on,
+    /// as many as there are.
     ///
     /// # Errors
     /// `ENOEXEC`: it does not begin as a program.
@@ -172,7 +172,7 @@ pub fn part<'a>(
     if part.len() as u64 == bytes { Ok(Cow::Owned(part)) } else { Err(Errno::EIO) }
 }
 
-/// What a program header says is to be loaded; nothing where that cannot be.
+/// The segment of a loadable program header; nothing where it cannot be loaded.
 fn segment(header: &ProgramHeader) -> Option<Segment> {
     header.p_offset.checked_add(header.p_memsz).filter(|end| *end <= i64::MAX as u64)?;
     let end = header.p_vaddr.checked_add(header.p_memsz)?;

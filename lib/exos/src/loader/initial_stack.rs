@@ -37,7 +37,7 @@ pub struct Auxiliary {
 /// The finished stack.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Stack {
-    /// What RSP is to be: a multiple of 16. The bytes go here.
+    /// The first value of RSP: a multiple of 16. The bytes go here.
     pub pointer: u64,
     /// From `pointer` to the top.
     pub bytes: Vec<u8>,
@@ -52,8 +52,8 @@ const PAIRS: usize = 20;
 /// What AT_PLATFORM names.
 const PLATFORM: &[u8] = b"x86_64";
 
-/// Bytes that arguments and environment may take together, with their pointers, where the stack may grow to `stack`: a quarter of it, but no
-/// less than 128 KiB and no more than 6 MiB (execve(2)).
+/// Bytes that arguments and environment may take together, with their pointers, where the stack may grow to `stack`.
+/// It is a quarter of that, but no less than 128 KiB and no more than 6 MiB (execve(2)).
 pub fn room(stack: u64) -> usize {
     (stack / 4).clamp(128 << 10, 6 << 20) as usize
 }

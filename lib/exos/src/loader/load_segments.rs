@@ -1,7 +1,7 @@
 //! Where the segments of a file go in a program's memory, and what they begin with.
 //!
-//! Pure. Segments are mapped in the order in which they stand, one over the other if need be, with fresh memory behind what the file
-//! has of them; the pages that programs touch come at once (`memory::start`).
+//! Pure. Segments are mapped in the order in which they stand, one over the other if need be, with fresh memory
+//! behind what the file has of them. The pages that programs touch come at once (`memory::start`).
 
 use super::elf::{Image, Segment};
 use crate::address_map::{PAGE_MASK, page_up};
@@ -14,8 +14,8 @@ use core::ops::Range;
 /// A file, and the pages that programs touch of it, in ascending order: index and number.
 pub type Source<'a> = (u64, &'a [(u64, u64)]);
 
-/// Maps what a file has of its segments, `bias` bytes from where it would have them. What is to be filled with zeros then goes
-/// into `zeros`.
+/// Maps what a file has of its segments, `bias` bytes from where it would have them. The ranges left to fill with
+/// zeros then go into `zeros`.
 ///
 /// # Errors
 /// `ENOEXEC` where the file cannot be loaded; what [`Space::map`] refuses.

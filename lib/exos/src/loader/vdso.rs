@@ -1,9 +1,9 @@
-//! The vDSO: a shared object that every program finds in its memory, and that reads the clock without a crossing, and
-//! without the library (vdso(7); its names and their version are those of x86-64 Linux).
+//! The vDSO: a shared object that every program finds in its memory (vdso(7); its names and their version are those
+//! of x86-64 Linux). It reads the clock without a crossing, and without the library.
 //!
-//! It comes with the ExOS image, laid out here as an ELF file of one page, so that there is one copy for all; it lies behind
-//! the image's end (link/image.ld), and so counts as the program's: it touches what the program says, faults there are the
-//! program's faults, and what it cannot tell it asks the library for, as any program does.
+//! It comes with the ExOS image, laid out here as an ELF file of one page, so that there is one copy for all. It lies
+//! behind the image's end (link/image.ld), and so counts as the program's. It touches what the program says, and
+//! faults there are the program's faults. What it cannot tell it asks the library for, as any program does.
 //!
 //! Time is what `runtime::clock` says: ticks since the start, scaled by what the kernel exposes.
 

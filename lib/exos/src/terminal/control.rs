@@ -148,7 +148,7 @@ fn set_foreground(terminal: &Terminal, group: u32) -> Result<()> {
     Ok(())
 }
 
-/// A session's leader without a terminal gets this one, if it controls nobody.
+/// A session's leader without a controlling terminal gets this one, if it controls no session.
 fn take_control(terminal: &Terminal, steal: u64) -> Result<()> {
     let process = process();
     let session = process.session.load(Relaxed);

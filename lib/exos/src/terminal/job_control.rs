@@ -73,8 +73,8 @@ fn controls_member(everybody: &[ProcessInfo], member: &ProcessInfo) -> bool {
     parent.is_some_and(|parent| parent.session == member.session && parent.group != member.group)
 }
 
-/// The running process ends: with a session's leader the machine's own terminal is gone for all who had it open. Whoever has
-/// a pseudo-terminal open keeps it, as on Linux: what was left in the background can still print.
+/// The running process ends: with a session's leader the machine's own terminal is gone for all who had it open. A
+/// process that has a pseudo-terminal open keeps it, as on Linux: what was left in the background can still print.
 pub fn process_ends() {
     if let Some(terminal) = give_control_up().filter(|terminal| terminal.node().is_none()) {
         terminal.end_session();
@@ -82,7 +82,7 @@ pub fn process_ends() {
     set_controlling(None);
 }
 
-/// A session's leader leaves its terminal: that controls nobody, and its foreground group hangs up.
+/// A session's leader leaves its terminal: that controls no session, and its foreground group hangs up.
 pub fn give_control_up() -> Option<Terminal> {
     let process = process();
     let terminal = process.terminal.lock().clone()?;
@@ -136,14 +136,14 @@ pub fn is_controlling(terminal: &Terminal) -> bool {
     process().terminal.lock().as_ref() == Some(terminal)
 }
 
-/// Nobody has the master of a pseudo-terminal any more: the leader of the session that it controls hangs up.
+/// No process has the master of a pseudo-terminal any more: the leader of the session that it controls hangs up.
 pub fn master_ends(terminal: &Terminal) {
     let leader = terminal.session();
     terminal.set_session(0);
     terminal.set_foreground(0);
     if let Some(leader) = process_table::find(leader).filter(|leader| leader.number != 0) {
         for signal in [linux::SIGHUP, linux::SIGCONT] {
-            // Who has gone meanwhile needs no signal.
+            // A leader that has gone meanwhile needs no signal.
             let _ = process_table::sight().send(&leader, &from_system(signal));
         }
     }
@@ -157,8 +157,8 @@ pub fn signal_foreground(terminal: &Terminal, signal: u32) {
     }
 }
 
-/// Groups that are orphaned by the end of the running process, its own or one of its children's, hang up where a child is a
-/// stopped member.
+/// Groups that are orphaned by the end of the running process, its own or one of its children's, hang up where a
+/// child is a stopped member.
 pub fn orphan_groups(children: &[(u64, bool)]) {
     let mut groups: Vec<u64> = children.iter().filter(|(_, stopped)| *stopped).map(|(group, _)| *group).collect();
     groups.sort_unstable();

@@ -277,8 +277,8 @@ impl Discipline<'_> {
         opost::process(self.modes, &mut self.line.column, byte, &mut self.effects.screen);
     }
 
-    /// Takes what lies behind the first `kept` bytes off the line, and off the screen. As on Linux nothing is written over
-    /// what a tab took.
+    /// Takes what lies behind the first `kept` bytes off the line, and off the screen. As on Linux nothing is written
+    /// over what a tab took.
     fn rub_out(&mut self, kept: usize) {
         while self.line.bytes.len() > kept {
             let start = before_last_character(self.modes, &self.line.bytes);

@@ -1,8 +1,8 @@
 //! Terminals: the line discipline and the modes (pure), and the pages that the processes of a session share.
 //!
-//! A terminal lies between relatives who can only hurt each other (DESIGN.md §5, home b): whoever has the key may type,
-//! read, and change the modes, and each checks what it finds. The machine's own terminal is fed by the session, which
-//! runs the discipline on what the host sends; a pseudo-terminal is fed by whoever has its `master` (pty(7)), and the
+//! A terminal lies between relatives who can only hurt each other (DESIGN.md §5, home b). Each holder of the key may
+//! type, read, and change the modes, and each checks what it finds. The session feeds the machine's own terminal: it
+//! runs the discipline on what the host sends. The holder of the `master` (pty(7)) feeds a pseudo-terminal, and the
 //! server keeps its name and pages. Job control is the readers' and writers' affair.
 
 /// Name of the machine's terminal.

@@ -1,5 +1,5 @@
-//! Packet mode: the master of a pseudo-terminal is told when its slave is flushed, held, or changes who does flow control
-//! (`TIOCPKT`, ioctl_tty(2)).
+//! Packet mode: the master of a pseudo-terminal is told when its slave is flushed, held, or changes who does flow
+//! control (`TIOCPKT`, ioctl_tty(2)).
 
 use super::termios::Modes;
 use super::tty_state::{Terminal, place};
@@ -16,7 +16,7 @@ pub(super) mod event {
     pub(in crate::terminal) const FLUSH_WRITE: u32 = 2;
     /// Output is held.
     pub(in crate::terminal) const STOP: u32 = 4;
-    /// Output goes on.
+    /// Output resumes.
     pub(in crate::terminal) const START: u32 = 8;
     /// The usual characters do no flow control any more.
     pub(in crate::terminal) const NO_FLOW_CONTROL: u32 = 16;
@@ -47,7 +47,7 @@ impl Terminal {
         }
     }
 
-    /// Notes that output was held, or goes on.
+    /// Records that output was held, or resumes.
     pub fn note_held(&self) {
         let (stop, start) = (event::STOP, event::START);
         let (event, opposite) = if self.is_held() { (stop, start) } else { (start, stop) };

@@ -1,7 +1,9 @@
-//! Pseudo-terminals (pty(7)): the master, whose holder types and reads what the screen would get, and the way to the slave.
+//! Pseudo-terminals (pty(7)): the master, whose holder types and reads what the screen would get, and the way to the
+//! slave.
 //!
-//! The server gives out the number, keeps the slave's name below `/dev/pts` and the pages, and tells the slave when no
-//! process has the master any more, and the other way round. Who writes to the master runs the line discipline.
+//! The server gives out the number, and keeps the slave's name below `/dev/pts` and the pages. It tells the slave
+//! when no process has the master any more, and the other way round. The writer to the master runs the line
+//! discipline.
 
 use super::control;
 use super::job_control;
@@ -42,7 +44,7 @@ pub struct Master {
 pub fn create() -> Result<Object> {
     let [node, slave, number] = process().files.lock().make_terminal()?;
     let master = Master::open(node, slave).inspect_err(|_| process().files.lock().hold(node, false))?;
-    // Modes of a fresh one: as a terminal's, without UTF-8, which whoever shows it asks for.
+    // Modes of a fresh one: as a terminal's, without UTF-8, which the program that displays it asks for.
     let usual = Modes::default();
     master.slave.reset(&Modes { input: usual.input & !linux::IUTF8, ..usual });
     master.slave.word(place::NUMBER).store(number, SeqCst);

@@ -1,8 +1,8 @@
 //! The pages of a terminal, and the lock on them.
 //!
 //! The first page holds the words below, the next two the cells for readers, the last the line that is being edited.
-//! Counts only grow, as in a pipe, so that who waits sleeps on a wakeup predicate over them. A pseudo-terminal has a ring
-//! besides, which carries what is printed to its master.
+//! Counts only grow, as in a pipe, so that who waits sleeps on a wakeup predicate over them. A pseudo-terminal has a
+//! ring besides, which carries what is printed to its master.
 
 use super::line_discipline::{Cell, Discipline, Effects, LINE_BYTES, Line};
 use super::opost;
@@ -41,7 +41,7 @@ pub(super) mod place {
     pub(in crate::terminal) const HELD: usize = 9;
     /// How often a session that it controlled came to its end: who had it open before is hung up.
     pub(in crate::terminal) const SESSIONS_ENDED: usize = 10;
-    /// Nobody has the slave open any more, though somebody had.
+    /// No process has the slave open any more, though one had.
     pub(in crate::terminal) const CLOSED: usize = 11;
     /// The slave cannot be opened yet (`TIOCSPTLCK`).
     pub(in crate::terminal) const LOCKED: usize = 12;
@@ -302,13 +302,13 @@ impl Terminal {
         screen
     }
 
-    /// Whether nobody is at the terminal any more.
+    /// Whether no process is at the terminal any more.
     pub fn is_hung_up(&self) -> bool {
         self.word(place::HUNG_UP).load(Acquire) != 0
             || self.word(place::SESSIONS_ENDED).load(Acquire) != self.generation
     }
 
-    /// Nobody is at the terminal any more.
+    /// No process is at the terminal any more.
     pub fn hang_up(&self) {
         tell_hung_up(self.pages.words());
     }
@@ -337,7 +337,7 @@ impl Terminal {
         [word(self.word(place::WRITTEN), Operator::GreaterOrEqual, enough), gone, ended]
     }
 
-    /// What becomes true when output goes on, or the terminal is gone.
+    /// What becomes true when output resumes, or the terminal is gone.
     pub fn held_terms(&self) -> [Term; 3] {
         let [gone, ended] = self.gone();
         [word(self.word(place::HELD), Operator::Equal, 0), gone, ended]

@@ -59,7 +59,8 @@ impl Terminal {
         }
     }
 
-    /// Writes bytes of ExOS as far as that takes no waiting, for a turn neither: `EAGAIN` where nothing of them can be written now.
+    /// Writes bytes of ExOS as far as that takes no waiting, for a turn neither: `EAGAIN` where nothing of them can
+    /// be written now.
     pub fn write_now(&self, bytes: &[u8]) -> Result<u64> {
         match self.screen() {
             _ if self.is_hung_up() => Err(Errno::EIO),

@@ -1,12 +1,12 @@
-//! What the server shows of names and nodes: a cache in pages that every process may read, so that finding a file and
-//! telling what it is needs nobody's help (exposed structure, xok-exos-sosp97 §3).
+//! Dentry cache: names and attributes of nodes, in pages that every process may read (exposed structure,
+//! xok-exos-sosp97 §3). With it a process finds a file and its attributes without an RPC.
 //!
-//! Pure, over words. Three tables of entries that are found by a hash: what a name in a directory leads to, or that it leads
-//! nowhere; what `stat` tells of a node; and where a symbolic link leads, which never changes. Only what everybody may see is shown: names in directories that all may read and
-//! search, as are all directories above them. The server takes an entry out before it answers whoever changed what the
-//! entry tells; what is not there is asked for, as ever. There is one writer. An entry begins with a sequence number, odd
-//! while it is written: a reader that meets a change finds nothing. A reader trusts nothing but the server, whose pages
-//! nobody else can write.
+//! Pure, over words. Three hash tables of entries: what a name in a directory leads to, or that it leads nowhere;
+//! what `stat` tells of a node; and where a symbolic link leads. The last never changes. Only what all users may see
+//! is shown: names in directories that all may read and search, as are all directories above them. The server takes
+//! an entry out before it answers the process that changed what the entry tells; a process asks the server for what
+//! is not there. There is one writer. An entry begins with a sequence number, odd while it is written: a reader that
+//! meets a change finds nothing. A reader trusts only the server, whose pages no process else can write.
 
 use super::inode::{Inode, NodeId, OwnerAndMode, Status};
 use super::namespace::ROOT;
@@ -21,7 +21,8 @@ pub const NAME_BYTES: usize = 32;
 pub const PAGES: usize = 18;
 
 const NAMES: usize = 512;
-/// Sequence, directory, node (0: there is none), length (0..8) and the node's type as `getdents64` tells it (8..), bytes.
+/// Sequence, directory, node (0: there is none), length (0..8) and the node's type as `getdents64` tells it (8..),
+/// bytes.
 const NAME_WORDS: usize = 4 + NAME_BYTES / 8;
 const NODES: usize = 256;
 /// Sequence, then the words of a [`Status`].
@@ -200,9 +201,9 @@ impl<'a> Dcache<'a> {
         (differ | changed == 0).then_some(Named { node, kind: (tag >> 8) as u8 })
     }
 
-    /// What a path from a node leads to, where all of the way is shown; `ENOENT` where it is shown that there is nothing. Of
-    /// the last name a symbolic link is what was asked for without `follow`. Nobody's rights are looked at: who finds a name
-    /// finds it in a directory that everybody may search.
+    /// What a path from a node leads to, where all of the way is shown; `ENOENT` where it is shown that there is
+    /// nothing. Of the last name a symbolic link is what was asked for without `follow`. It checks no rights: a
+    /// process that finds a name finds it in a directory that all users may search.
     #[inline(always)]
     pub fn find(self, from: NodeId, path: &[u8], follow: bool) -> Option<Result<Status, Errno>> {
         match self.lead(from, path, follow, &mut 0)? {
@@ -418,8 +419,8 @@ fn invalidate(entry: &[AtomicU64]) {
     write(entry, &[0]);
 }
 
-/// What a message changed of what may be shown: gathered while it is served, and taken out of the catalogue before it is
-/// answered.
+/// What a message changed of what may be shown: gathered while it is served, and taken out of the catalogue before it
+/// is answered.
 #[derive(Debug, Default)]
 pub struct Changes {
     nodes: Few,
@@ -507,8 +508,8 @@ impl Changes {
         noted == 0 && !self.everything
     }
 
-    /// Takes out of a catalogue what is to be seen no more, and begins again. What only changed its contents is the tree's to
-    /// show first.
+    /// Takes out of the cache what must not be seen any more, and begins again. What only changed its contents is the
+    /// tree's to show first.
     pub fn carry_out(&mut self, catalogue: Dcache<'_>) {
         if self.everything {
             catalogue.hide_all();

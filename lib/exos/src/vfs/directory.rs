@@ -1,9 +1,9 @@
 //! The names in a directory, and what they lead to.
 //!
-//! Pure. A name is found by a hash, and all are told in the order in which they came. Each bears a number while it is there
-//! (`d_off` of getdents64(2)): who lists a directory in several pieces meets every name that is there all the time exactly
-//! once, whatever others make and remove meanwhile (readdir(3) of POSIX). The hash begins with a seed that nobody is told,
-//! so that nobody can choose names which slow down a directory that others use too.
+//! Pure. A name is found by a hash, and all are told in the order in which they came. Each bears a number while it is
+//! there (`d_off` of getdents64(2)). A process that lists a directory in several pieces meets every name that is
+//! there all the time exactly once, whatever others make and remove meanwhile (readdir(3) of POSIX). The hash begins
+//! with a secret seed, so that no user can choose names which slow down a directory that others use too.
 
 use super::dcache::word_of;
 use super::inode::NodeId;

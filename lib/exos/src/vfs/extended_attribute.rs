@@ -1,8 +1,9 @@
-//! Extended attributes of nodes: names and values that programs keep beside a file (xattr(7)). Those of users, and those that only
-//! user 0 sees (`trusted.`); those by which a kernel gives rights are not kept, because they would give none. Pure.
+//! Extended attributes of nodes: names and values that programs attach to a file (xattr(7)). Those of users, and
+//! those that only user 0 sees (`trusted.`); those by which a kernel gives rights are not kept, because they would
+//! give none. Pure.
 //!
-//! They lie one behind the other in pages of the node's volume, at most four, which count as those of its contents do: length of
-//! name and value (8 and 16 bits, low byte first), name, value.
+//! They lie one behind the other in pages of the node's volume, at most four, which count as those of its contents
+//! do. Each is: length of name and value (8 and 16 bits, low byte first), name, value.
 
 use super::file_data::PageStorage;
 use super::inode::{Inode, NodeId};
@@ -51,7 +52,7 @@ impl<S: PageStorage> FileTree<S> {
         found.map(|(_, value)| value.to_vec()).ok_or(Errno::ENODATA)
     }
 
-    /// The names that somebody may know, each with a NUL behind it.
+    /// The names that a process with these credentials may know, each with a NUL behind it.
     pub fn attribute_names(&self, id: NodeId, who: FsCredentials) -> Result<Vec<u8>> {
         let all = self.attributes(id)?;
         let shown = pairs(&all).filter(|(name, _)| who.uid == 0 || !name.starts_with(TRUSTED));
@@ -143,7 +144,7 @@ impl<S: PageStorage> FileTree<S> {
         }
     }
 
-    /// Whether somebody may read or change what a name stands for.
+    /// Whether a process with these credentials may read or change what a name stands for.
     fn check_attribute(&self, id: NodeId, who: FsCredentials, name: &[u8], write: bool) -> Result<()> {
         let node = self.node(id)?;
         let known =
@@ -174,7 +175,7 @@ fn append(all: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Whether users may keep something beside it: only beside what has contents of its own.
+/// Whether users may attach attributes to it: only to what has contents of its own.
 fn has_users(node: &Inode) -> bool {
     node.is_file() || node.is_directory()
 }

@@ -35,7 +35,7 @@ pub trait PageStorage {
         let _ = page;
         true
     }
-    /// Whether a page was given back, since this was last asked, that somebody else still maps.
+    /// Whether, since this was last asked, a page was given back that another process still maps.
     fn left_pages_mapped(&mut self) -> bool {
         false
     }
@@ -139,9 +139,9 @@ impl<S: PageStorage> FileTree<S> {
         Ok(written)
     }
 
-    /// Writes `count` bytes at a place, or at the end, within one page that a file has already, where that changes contents,
-    /// size and times and nothing else; the node, and where the last byte ended. `fill` says whether it could. `None`: nothing
-    /// was done, and [`Self::write`] has to.
+    /// Writes `count` bytes at a place, or at the end, within one page that a file has already, where that changes
+    /// contents, size and times and nothing else. Returns the node, and where the last byte ended. `fill` says
+    /// whether it could. `None`: nothing was done, and [`Self::write`] has to.
     #[inline]
     pub fn write_within_page(
         &mut self,
@@ -227,8 +227,8 @@ impl<S: PageStorage> FileTree<S> {
         Ok(())
     }
 
-    /// The pages between two that programs touch, as far as there are pages, in ascending order: index, and number in the upper
-    /// half.
+    /// The pages between two that programs touch, as far as there are pages, in ascending order: index, and number in
+    /// the upper half.
     pub fn working_set(&mut self, id: NodeId, first: u64, end: u64) -> Result<&[u64]> {
         let node = self.nodes.get(&id).ok_or(Errno::ENOENT)?;
         let Body::Pages(pages) = &node.body else { return Ok(&[]) };

@@ -1,7 +1,7 @@
 //! Locks on files: record locks (fcntl(2), of a process or of an open description) and whole-file locks (flock(2)).
 //!
-//! Pure. Holds always: no two locks of different owners that meet overlap, unless both are shared; an owner's locks on a
-//! node do not overlap.
+//! Pure. Invariants: no two locks of different owners that meet overlap, unless both are shared; an owner's locks on
+//! a node do not overlap.
 
 use super::inode::NodeId;
 use crate::errno::{Errno, Result};
@@ -10,7 +10,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Who holds a lock.
+/// The holder of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
     /// A process: `F_SETLK`.
@@ -30,9 +30,9 @@ impl Owner {
 /// A lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lock {
-    /// Who holds it.
+    /// Its holder.
     pub owner: Owner,
-    /// Nobody else may have one there.
+    /// No other owner may have one there.
     pub exclusive: bool,
     /// First byte.
     pub start: u64,
@@ -135,12 +135,12 @@ impl Locks {
         nodes.into_iter().fold(false, |any, node| self.clear(node, owner, 0, u64::MAX) | any)
     }
 
-    /// Gives up every lock on a node that nobody has open any more.
+    /// Gives up every lock on a node that no process has open any more.
     pub fn forget_node(&mut self, node: NodeId) {
         self.held.remove(&node);
     }
 
-    /// Notes that somebody waits for a lock; `EDEADLK` where it would wait for itself.
+    /// Records the owner of a wanted lock as waiting; `EDEADLK` where it would wait for itself.
     pub fn wait(&mut self, node: NodeId, wanted: Lock) -> Result<()> {
         let mut seen = Vec::new();
         let mut ahead = self.blockers(node, &wanted);
@@ -159,7 +159,7 @@ impl Locks {
         Ok(())
     }
 
-    /// Notes that somebody waits no more.
+    /// Records that an owner waits no more.
     pub fn stop_waiting(&mut self, owner: Owner) {
         self.waiting.remove(&owner);
     }

@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 /// A map by such numbers.
 pub type NumberMap<V> = HashMap<u64, V, BuildHasherDefault<NumberHasher>>;
 
-/// Spreads numbers: nobody chooses them, so that they need no secret.
+/// Hash of numbers: no user chooses them, so that they need no secret.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NumberHasher(u64);
 

@@ -80,13 +80,14 @@ pub struct Inode {
     pub stored: u64,
     /// A mount may lie on it: the table knows.
     pub is_point: bool,
-    /// What programs keep beside its contents.
+    /// Extended attributes.
     pub attributes: Attributes,
     /// Contents.
     pub body: Body,
 }
 
-/// Whether somebody may do `wanted` (bits of `access(2)`) to a node of this mode, owner and group.
+/// Whether a process with these credentials may do `wanted` (bits of `access(2)`) to a node of this mode, owner and
+/// group.
 #[inline]
 pub fn permits([mode, uid, gid]: [u32; 3], who: FsCredentials, groups: &Groups, wanted: u32) -> bool {
     if who.uid == 0 {
@@ -101,8 +102,8 @@ pub fn permits([mode, uid, gid]: [u32; 3], who: FsCredentials, groups: &Groups, 
     mode >> shift & wanted == wanted
 }
 
-/// Whether a read changes the time of the last one (relatime of mount(8)): where that is not later than the last change, or a day
-/// old. `times` are those of the last read, and of the last change of the contents and of anything.
+/// Whether a read changes the time of the last one (relatime of mount(8)): where that is not later than the last
+/// change, or a day old. `times` are those of the last read, and of the last change of the contents and of anything.
 pub const fn is_read_noted([accessed, modified, changed]: [u64; 3], now: u64) -> bool {
     const DAY: i64 = 86_400_000_000_000;
     let accessed = accessed as i64;
@@ -134,12 +135,12 @@ impl Inode {
         entries.of_node(id, 0).map(|entry| &*entry.name)
     }
 
-    /// Whether somebody may do this to it.
+    /// Whether a process with these credentials may do this to it.
     pub fn permits(&self, who: FsCredentials, groups: &Groups, wanted: u32) -> bool {
         permits([self.mode, self.uid, self.gid], who, groups, wanted)
     }
 
-    /// Whether it is a directory in which everybody may look, whoever they are.
+    /// Whether it is a directory in which all users may look.
     pub fn is_open_to_all(&self) -> bool {
         const ALL_READ_AND_SEARCH: u32 = 0o555;
         self.mode & ALL_READ_AND_SEARCH == ALL_READ_AND_SEARCH && matches!(self.body, Body::Directory { .. })
@@ -194,7 +195,7 @@ impl Inode {
         self.mode & linux::S_IFMT == linux::S_IFBLK
     }
 
-    /// Whether it can go: no name leads to it and nobody holds it.
+    /// Whether it can go: no name leads to it and no process holds it.
     pub fn is_forgotten(&self) -> bool {
         self.links == 0 && self.holds == 0
     }
@@ -254,14 +255,14 @@ impl OwnerAndMode {
         self.mode_links as u32 & linux::S_IFMT
     }
 
-    /// Whether everybody may read or write it, whoever they are.
+    /// Whether all users may read or write it.
     #[inline]
     pub const fn permits_all(&self, wanted: u32) -> bool {
         let mode = self.mode_links as u32;
         mode & mode >> 3 & mode >> 6 & wanted == wanted
     }
 
-    /// Whether somebody may do this to it.
+    /// Whether a process with these credentials may do this to it.
     pub fn permits(&self, who: FsCredentials, groups: &Groups, wanted: u32) -> bool {
         permits([self.mode_links as u32, self.owner as u32, (self.owner >> 32) as u32], who, groups, wanted)
     }
@@ -270,8 +271,8 @@ impl OwnerAndMode {
 impl Status {
     /// Words in a status.
     pub const WORDS: usize = 10;
-    /// Which of them tell type, permissions and links, size, bytes in memory, and the times of the last read, of the last change
-    /// of the contents and of the last change of anything.
+    /// Indices of words that tell type, permissions and links, size, bytes in memory, and three times. These are the
+    /// last read, the last change of the contents and the last change of anything.
     pub const MODE_LINKS: usize = 1;
     /// See above.
     pub const SIZE: usize = 3;

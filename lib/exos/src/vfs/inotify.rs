@@ -1,8 +1,8 @@
 //! Watches on nodes (inotify(7)): who asked for events of which nodes, and the events that wait to be read.
 //!
 //! Pure. The tree notes events where it changes; who keeps the tree adds those of opening and closing. An instance is
-//! known by the number of a node that its descriptors hold, and goes with it. Where nobody watches, noting an event costs
-//! one comparison.
+//! known by the number of a node that its descriptors hold, and goes with it. Where no node is watched, recording an
+//! event costs one comparison.
 
 use super::file_data::PageStorage;
 use super::inode::{Inode, NodeId};
@@ -18,12 +18,12 @@ const HEAD: usize = 16;
 pub const MOST_EVENTS: usize = 16_384;
 /// Watches of an instance at most.
 pub const MOST_WATCHES: usize = 65_536;
-/// Bits that say how a watch is to be made.
+/// Bits that say how to make a watch.
 const MANNER: u32 = linux::IN_ONLYDIR | linux::IN_DONT_FOLLOW | linux::IN_MASK_CREATE | linux::IN_MASK_ADD;
 /// Bits that say how a watch behaves.
 const BEHAVIOUR: u32 = linux::IN_EXCL_UNLINK | linux::IN_ONESHOT;
 
-/// What somebody waits for at a node.
+/// One inotify watch of a node.
 #[derive(Clone, Copy, Debug)]
 struct Watch {
     number: i32,
@@ -97,7 +97,7 @@ impl Watches {
         self.instances.insert(instance, Instance::default());
     }
 
-    /// An instance that nobody holds any more.
+    /// Destroys an instance without holders.
     pub fn destroy(&mut self, instance: NodeId) {
         for node in self.instances.remove(&instance).into_iter().flat_map(|gone| gone.watches.into_keys()) {
             self.forget(instance, node);
@@ -109,13 +109,13 @@ impl Watches {
         self.instances.len() as u64
     }
 
-    /// Whether nobody watches anything.
+    /// Whether nothing is watched.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.watchers.is_empty()
     }
 
-    /// Whether anybody watches a node.
+    /// Whether any instance watches a node.
     pub fn is_watched(&self, node: NodeId) -> bool {
         !self.watchers.is_empty() && self.watchers.contains_key(&node)
     }

@@ -169,7 +169,7 @@ impl<S: PageStorage> FileTree<S> {
         Ok(())
     }
 
-    /// Takes a mount away: from its place at once with `MNT_DETACH`, and else only if nobody uses it.
+    /// Takes a mount away: from its place at once with `MNT_DETACH`, and else only if it is unused.
     pub fn unmount(&mut self, at: Location, flags: u32) -> Result<()> {
         let mount = self.mounts.get(at.mount)?;
         if mount.root != at.node || !self.mounts.is_attached(at.mount) {
@@ -196,7 +196,8 @@ impl<S: PageStorage> FileTree<S> {
         Ok(())
     }
 
-    /// Makes another mount the root of all, and lays the old one on a place below it. Tells the old root and the new one.
+    /// Makes another mount the root of all, and lays the old one on a place below it. Tells the old root and the new
+    /// one.
     pub fn pivot_root(&mut self, new: Location, put_old: Location) -> Result<[Location; 2]> {
         let (old, root) = (self.root, self.mounts.root);
         for place in [new, put_old] {
@@ -399,7 +400,7 @@ impl<S: PageStorage> FileTree<S> {
         self.changes.note_everything();
     }
 
-    /// A mount that lies nowhere and that nobody holds goes, and its volume with the last mount of it.
+    /// Frees a mount that lies nowhere and has no holder, and its volume with the last mount of it.
     fn forget_unused(&mut self, id: MountId) {
         let is_kept = id == FIRST || id == self.mounts.root;
         let is_unused = || self.mounts.get(id).is_ok_and(|mount| mount.on.is_none() && mount.holds == 0);

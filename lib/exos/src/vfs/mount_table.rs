@@ -1,8 +1,9 @@
 //! The mount table: which tree of names is found at which place (mount(2), path_resolution(7)). Pure.
 //!
-//! A place is a node as it is seen through a mount: a bound directory is one node in two places, and `..` leads out of it to
-//! where the walk came from. Holds always: at most one mount lies directly on a place, a mount that lies on another one's place
-//! is in the table as long as it does, and a mount that lies nowhere is in the table as long as somebody holds it.
+//! A place is a node as it is seen through a mount. A bound directory is one node in two places, and `..` leads out
+//! of it to where the walk came from. Invariants: at most one mount lies directly on a place. A mount that lies on
+//! another one's place is in the table as long as that one is. A mount that lies nowhere is in the table as long as
+//! it has a holder.
 
 use super::inode::NodeId;
 use crate::errno::{Errno, Result};

@@ -1,7 +1,7 @@
 //! The tree of names: making, linking, renaming and removing nodes.
 //!
-//! Holds always: every directory's parent holds it under exactly one name, link counts are the number of names (plus
-//! one for a directory's own `.` and one for each child directory), and a node without names and holders is gone.
+//! Invariants: every directory's parent holds it under exactly one name. Link counts are the number of names, plus
+//! one for a directory's own `.` and one for each child directory. A node without names and holders is gone.
 
 use super::dcache::{Changes, Dcache, Named};
 use super::directory::{DOTS, Entries};
@@ -28,7 +28,7 @@ pub const ROOT: NodeId = 2;
 /// Longest name.
 pub const NAME_BYTES: usize = 255;
 
-/// Who asks.
+/// Credentials of the caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FsCredentials {
     /// Effective user.
@@ -60,7 +60,7 @@ pub struct Fresh<'a> {
     pub target: &'a [u8],
 }
 
-/// The file system. `now` is the time of the operation, nanoseconds since 1970; whoever calls sets it.
+/// The file system. `now` is the time of the operation, nanoseconds since 1970; the caller sets it.
 #[derive(Debug)]
 pub struct FileTree<S> {
     /// Where pages come from.
@@ -79,9 +79,9 @@ pub struct FileTree<S> {
     pub working_sets: PrefaultSets,
     /// What changed since it was last shown.
     pub changes: Changes,
-    /// Who waits for events of nodes.
+    /// The inotify watches of nodes.
     pub watches: Watches,
-    /// Nodes that lost their last name while somebody held them, until whoever holds them without need lets go.
+    /// Nodes that lost their last name while they were held, until the handle caches release them.
     pub nameless: Vec<NodeId>,
     /// What nodes are called that have no name and are held: the last one that they had, or what stands for one.
     pub(super) former_names: BTreeMap<NodeId, Vec<u8>>,
@@ -100,7 +100,7 @@ pub struct FileTree<S> {
 }
 
 impl<S: PageStorage> FileTree<S> {
-    /// An empty root directory. `seed`: a number that nobody who makes names knows.
+    /// An empty root directory. `seed`: a secret from all that make names.
     pub fn new(store: S, seed: u64) -> Self {
         let root = Inode {
             mode: linux::S_IFDIR | 0o755,
@@ -171,7 +171,7 @@ impl<S: PageStorage> FileTree<S> {
         self.nodes.len()
     }
 
-    /// Whether somebody may do this to a node.
+    /// Checks whether a process with these credentials may do this to a node.
     pub fn check(&self, id: NodeId, who: FsCredentials, wanted: u32) -> Result<()> {
         if self.node(id)?.permits(who, &self.groups, wanted) { Ok(()) } else { Err(Errno::EACCES) }
     }
@@ -193,7 +193,7 @@ impl<S: PageStorage> FileTree<S> {
         Ok(id)
     }
 
-    /// Makes a file without a name, as if it were in `directory`: it lives as long as somebody holds it.
+    /// Makes a file without a name, as if it were in `directory`: it lives as long as it has a holder.
     pub fn create_unnamed(&mut self, directory: NodeId, fresh: Fresh<'_>, nameable: bool) -> Result<NodeId> {
         self.nodes.try_reserve(1).map_err(|_| Errno::ENOSPC)?;
         let id = self.insert(directory, fresh)?;
@@ -202,8 +202,8 @@ impl<S: PageStorage> FileTree<S> {
         Ok(id)
     }
 
-    /// Makes sure that a directory can have one more name, and the tree one more node: of many there is a table whose double there
-    /// may be no memory for.
+    /// Makes sure that a directory can have one more name, and the tree one more node: of many there is a table whose
+    /// double there may be no memory for.
     fn make_room(&mut self, directory: NodeId) -> Result<()> {
         self.nodes.try_reserve(1).map_err(|_| Errno::ENOSPC)?;
         match &mut self.node_mut(directory)?.body {
@@ -223,7 +223,7 @@ impl<S: PageStorage> FileTree<S> {
         };
         let inherited = self.node(directory)?.mode & linux::S_ISGID != 0;
         let gid = if inherited { self.node(directory)?.gid } else { fresh.owner.gid };
-        // Nobody makes a program that acts for a group which is not his.
+        // A user cannot make a program that acts for a group which is not his.
         let is_member = fresh.owner.uid == 0 || fresh.owner.gid == gid || self.groups.has(gid);
         let mode = match is_directory {
             true if inherited => fresh.mode | linux::S_ISGID,
@@ -288,7 +288,7 @@ impl<S: PageStorage> FileTree<S> {
         }
         let id = self.look_up(directory, name)?;
         self.check_removable(id, directory_wanted)?;
-        // Who watches a node is told of its end last.
+        // Watchers of a node are told of its end last.
         let is_watched = self.watches.is_watched(id);
         if is_watched {
             self.hold(id, true)?;
@@ -438,8 +438,8 @@ impl<S: PageStorage> FileTree<S> {
         })
     }
 
-    /// The entries of a directory behind the one with a number, 0 for all; `.` and `..` are the first two. `each` gets name,
-    /// node, type and number, and says whether to go on.
+    /// The entries of a directory behind the one with a number, 0 for all; `.` and `..` are the first two. `each`
+    /// gets name, node, type and number, and says whether to go on.
     pub fn list(&self, id: NodeId, after: u64, mut each: impl FnMut(&[u8], NodeId, u8, u64) -> bool) -> Result<()> {
         const DIRECTORY: u8 = (linux::S_IFDIR >> 12) as u8;
         let (parent, entries) = self.directory(id)?;
@@ -532,8 +532,8 @@ impl<S: PageStorage> FileTree<S> {
         Ok(())
     }
 
-    /// The same; where it ended, if all of the way may be seen by all. What symbolic links lead to is shown, too, so many of
-    /// them on all of the way: links of links of links could take for ever.
+    /// The same; where it ended, if all of the way may be seen by all. What symbolic links lead to is shown, too, so
+    /// many of them on all of the way: links of links of links could take for ever.
     fn show_from(&self, catalogue: Dcache<'_>, from: NodeId, path: &[u8], links: &mut usize) -> Result<Option<NodeId>> {
         let mut at = if path.first() == Some(&b'/') { ROOT } else { from };
         if !self.is_open_to_all(at)? {
@@ -582,8 +582,8 @@ impl<S: PageStorage> FileTree<S> {
         Ok(node.links > 0 && self.is_open_to_all(node.named_in)?)
     }
 
-    /// Whether a node is a directory that everybody may search and read, and so are all above it up to the first root; and
-    /// no mount lies on any of them.
+    /// Whether a node is a directory that all users may search and read, and so are all above it up to the first
+    /// root. No mount may lie on any of them.
     fn is_open_to_all(&self, mut id: NodeId) -> Result<bool> {
         loop {
             let node = self.node(id)?;

@@ -1,7 +1,8 @@
-//! The pages of a file by their index: many or few, together or far apart (a sparse file of terabytes is a few pages). Pure.
+//! The pages of a file by their index: many or few, together or far apart (a sparse file of terabytes is a few
+//! pages). Pure.
 //!
-//! They lie in stretches of 512; the first one is where every small file is, and costs no more than a vector. Holds always:
-//! no stretch is empty.
+//! They lie in stretches of 512; the first one is where every small file is, and costs no more than a vector.
+//! Invariant: no stretch is empty.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

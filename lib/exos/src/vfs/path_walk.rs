@@ -48,7 +48,7 @@ pub struct PathWalk {
     pub follow: bool,
     /// Whether a file is made where nothing is: a last name with a slash behind it is a directory's (`EISDIR`).
     pub makes: bool,
-    /// Who walks.
+    /// Credentials of the caller.
     pub who: FsCredentials,
     /// Where it may not lead: flags `RESOLVE_…` of openat2(2).
     pub resolve: u32,
@@ -144,7 +144,8 @@ impl<S: PageStorage> FileTree<S> {
         }
     }
 
-    /// What a name leads to from a place, whose node is `here`: through mounts, and no further up than the root of who asks.
+    /// What a name leads to from a place, whose node is `here`: through mounts, and no further up than the root of
+    /// who asks.
     fn step(&self, at: Location, here: &Inode, name: &[u8]) -> Result<(Location, &Inode)> {
         let mut next = if name == b".." { self.above(at)? } else { at.beside(here.look_up(at.node, name)?) };
         let mut there = self.node(next.node)?;
@@ -200,7 +201,8 @@ impl<S: PageStorage> FileTree<S> {
         }
     }
 
-    /// What a node without a name is called: the path that it had, or something that stands for it, and that it is gone.
+    /// What a node without a name is called: the path that it had, or something that stands for it, and that it is
+    /// gone.
     fn former_path_of(&self, mut at: Location) -> Result<Vec<u8>> {
         let mut names = Vec::new();
         while let Some(name) = self.former_names.get(&at.node) {

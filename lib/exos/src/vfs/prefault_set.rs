@@ -1,8 +1,9 @@
 //! Which pages of a file programs touch: those that faults asked for.
 //!
-//! Pure. Who maps a file again gets these at once, instead of a fault for each. A page that stays in the set costs who does
-//! not need it an entry of a table; one that is not in it costs who does a fault, which puts it there. Programs begin more often
-//! than sets change, so that what was answered last is kept, in the order of the pages: tables are filled quickest so.
+//! Pure. A process that maps a file again gets these at once, instead of a fault for each. A page in the set costs a
+//! process that does not need it an entry of a table. A page that is not in the set costs a process that needs it a
+//! fault, which puts it there. Programs begin more often than sets change, so that what was answered last is kept, in
+//! the order of the pages: tables are filled quickest so.
 
 use super::inode::NodeId;
 use alloc::collections::BTreeMap;
@@ -58,8 +59,9 @@ impl PrefaultSets {
         u32::try_from(page).is_ok_and(|page| self.files.entry(file).or_default().note(page))
     }
 
-    /// Those of a file's pages between two that are there, in ascending order: index, and number in the upper half. `number` tells
-    /// that of a page, if it is there, and is asked anew when `changes`, a count of what became of the file's pages, is another.
+    /// Those of a file's pages between two that are there, in ascending order: index, and number in the upper half.
+    /// `number` tells that of a page, if it is there, and is asked anew when `changes`, a count of what became of the
+    /// file's pages, is another.
     pub fn within(
         &mut self,
         file: NodeId,

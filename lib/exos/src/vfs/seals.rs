@@ -1,4 +1,5 @@
-//! Seals of files: what is not to be done to their contents any more, whoever has them open (memfd_create(2), fcntl(2)). Pure.
+//! Seals of files: which changes of their contents are forbidden, also to processes that have them open
+//! (memfd_create(2), fcntl(2)). Pure.
 
 use super::file_data::PageStorage;
 use super::inode::NodeId;
@@ -12,7 +13,7 @@ const KNOWN: u32 =
 const NO_WRITES: u32 = linux::F_SEAL_WRITE | linux::F_SEAL_FUTURE_WRITE;
 
 impl<S: PageStorage> FileTree<S> {
-    /// Adds seals to a file; `is_mapped`: somebody may change it in memory at this time.
+    /// Adds seals to a file; `is_mapped`: a process may change it in memory at this time.
     pub fn seal(&mut self, id: NodeId, seals: u32, is_mapped: bool) -> Result<()> {
         if seals & !KNOWN != 0 {
             return Err(Errno::EINVAL);

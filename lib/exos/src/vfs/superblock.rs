@@ -1,5 +1,5 @@
-//! Volumes: what has nodes of its own and a limit of its own, as a superblock of Linux. A name never leads from one into
-//! another, and links and renames do not either (`EXDEV`); mounts do. Pure.
+//! Volumes: what has nodes of its own and a limit of its own, as a superblock of Linux. A name never leads from one
+//! into another, and links and renames do not either (`EXDEV`); mounts do. Pure.
 
 use super::file_data::PageStorage;
 use super::inode::{Body, NodeId};
@@ -144,7 +144,8 @@ impl<S: PageStorage> FileTree<S> {
         self.volumes.get_mut(&volume).ok_or(Errno::EIO)
     }
 
-    /// Pages in all, free pages and nodes of the volume that a node lies in; `capacity` and `room` are those of the store.
+    /// Pages in all, free pages and nodes of the volume that a node lies in; `capacity` and `room` are those of the
+    /// store.
     pub fn space(&self, id: NodeId, capacity: u64, room: u64) -> Result<[u64; 3]> {
         let number = self.node(id)?.volume;
         let volume = self.volumes.get(&number).ok_or(Errno::EIO)?;

@@ -1,8 +1,8 @@
 //! What happens to a program's memory: faults, maps, protections, fork.
 //!
 //! Generic over [`Pages`], the few things that only the kernel can do, so that all decisions are tested on the host.
-//! Holds always: what [`Frames`] records is what the tables hold; an entry allows writing only if its area does and no
-//! other process can reach the page through its own entry (or the area is shared on purpose).
+//! Invariants: [`Frames`] records what the tables hold. An entry allows writing only if its area does and no other
+//! process can reach the page through its own entry (or the area is shared on purpose).
 
 use super::cut_pages::CutPages;
 use super::fault_around::{READAHEAD, SequentialDetector, file_page};
@@ -22,17 +22,18 @@ pub trait PageOps {
     fn allocate(&mut self) -> Result<u64>;
     /// The same for each place, or for none.
     fn allocate_many(&mut self, places: &mut [u64]) -> Result<()>;
-    /// Pages of this process that are at hand for a program that begins, with whatever was in them, in the first places: how many.
+    /// Pages of this process that are at hand for a program that begins, with whatever was in them, in the first
+    /// places: how many.
     fn take_used(&mut self, places: &mut [u64]) -> usize;
-    /// Whether pages, which are mapped here, are this process's. Whoever made them may have died before they were.
+    /// Whether pages, which are mapped here, are this process's. Their maker may have died before they were.
     fn owns(&self, pages: &[u64]) -> bool;
     /// Fills pages with zeros that lie at addresses and may be written.
     fn clear_at(&mut self, addresses: &[u64]);
     /// Gives pages up: those on this process's account are freed, the others were only borrowed.
     fn release(&mut self, pages: &[u64]);
-    /// Maps fresh pages in a row from an address on that lie in one table, whatever must be done with tables for it. Each begins
-    /// with what is in the page that its entry names ([`ZEROS`](super::fill::ZEROS): none), whose number it takes the place of. As many as
-    /// there are pages for: how many.
+    /// Maps fresh pages in a row from an address on that lie in one table, whatever must be done with tables for it.
+    /// Each begins with what is in the page that its entry names ([`ZEROS`](super::fill::ZEROS): none), whose number
+    /// it takes the place of. As many as there are pages for: how many.
     fn supply(&mut self, start: u64, entries: &mut [u64]) -> usize;
     /// Sets entries, whatever tables must be made or unshared for it. Addresses carry no key.
     fn map(&mut self, rows: &[MapRow]) -> Result<()>;
@@ -40,7 +41,8 @@ pub trait PageOps {
     fn map_run(&mut self, start: u64, entries: &[u64]) -> Result<()> {
         self.map(&run(start, entries).collect::<Vec<MapRow>>())
     }
-    /// Fresh pages with the contents of others, mapped or not, in the places of these; or none, and then the places say nothing.
+    /// Fresh pages with the contents of others, mapped or not, in the places of these; or none, and then the places
+    /// say nothing.
     fn allocate_copies(&mut self, places: &mut [u64]) -> Result<()>;
     /// Copies the contents of pages, mapped or not, to addresses where pages lie that may be written.
     fn copy_to(&mut self, copies: &[(u64, u64)]) -> Result<()>;
@@ -50,8 +52,8 @@ pub trait PageOps {
     fn read(&mut self, page: u64) -> Result<Vec<u8>>;
     /// Whether `page` is on this process's account and only one entry of a page table maps it.
     fn is_sole(&self, page: u64) -> bool;
-    /// The pages of a file from index `first` on, as far as they are in memory, else 0; the one at index `wanted`, which
-    /// this process is to write where it lies or not, is brought. False where that lies past the end.
+    /// The pages of a file from index `first` on, as far as they are in memory, else 0. The page at index `wanted` is
+    /// brought; `write` says whether this process will write it where it lies. False where that lies past the end.
     fn file_pages(&mut self, node: u64, wanted: u64, write: bool, first: u64, numbers: &mut [u64]) -> Result<bool>;
     /// Of the pages of a file from index `first` up to `end` those that programs touch and that are in memory, in
     /// ascending order: index and number.
@@ -145,7 +147,7 @@ pub struct AddressSpace {
     touched: Vec<u64>,
     /// Stubs of rewritten calls that are not used yet: first address, and first address after the last.
     stubs: Vec<(u64, u64)>,
-    /// What a child writes whose memory is to be its parent's; none: it is its own.
+    /// Journal of what a child writes, where its memory will become its parent's; none where it is the child's own.
     journal: Option<WriteLog>,
     /// Where fresh pages were touched last.
     pub(super) walk: SequentialDetector,
@@ -155,7 +157,7 @@ pub struct AddressSpace {
     pub(super) warm: Vec<Range<u64>>,
     /// A copy of another space that lacks the pages of files: it is not known which of them it needs.
     pub(super) is_copy: bool,
-    /// Zeros come a page at a time: somebody counts them.
+    /// Zeros come a page at a time, for a replaced page policy that counts them.
     pub one_at_a_time: bool,
     /// What is mapped from now on is locked.
     pub locks_new: bool,
@@ -197,8 +199,8 @@ impl AddressSpace {
         }
     }
 
-    /// Forgets the pages of files, in the copy for a child, but for those that [`Self::files_for_child`] gave it: they come
-    /// again when they are wanted.
+    /// Forgets the pages of files, in the copy for a child, but for those that [`Self::files_for_child`] gave it:
+    /// they come again when they are wanted.
     pub fn forget_files(&mut self) {
         self.frames.forget_files(&self.touched);
         self.is_copy = true;
@@ -323,7 +325,8 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Takes what lies between two addresses away, but for the areas, which go next. The files, but `kept`, that no area shows then.
+    /// Takes what lies between two addresses away, but for the areas, which go next. The files, but `kept`, that no
+    /// area shows then.
     fn vacate(&mut self, pages: &mut impl PageOps, start: u64, end: u64, kept: Option<u64>) -> Result<Vec<u64>> {
         self.lazily_freed.forget(start, end);
         if self.frames.has_any(start, end) {
@@ -344,7 +347,8 @@ impl AddressSpace {
             let some = self.frames.within(start, end).take(DROPPED_AT_ONCE);
             let rows: Vec<MapRow> = some.map(|(address, _)| MapRow { address, entry: 0 }).collect();
             let Some(last) = rows.last() else { return Ok(()) };
-            // To change tables that relatives share takes memory: what is still recorded when there is none comes back with a fault.
+            // To change tables that relatives share takes memory: what is still recorded when there is none comes
+            // back with a fault.
             pages.map(&rows)?;
             let gone = self.frames.take(start, last.address + PAGE_SIZE);
             let gone: Vec<u64> = gone.into_iter().map(|(_, entry)| page_of(entry)).collect();
@@ -388,7 +392,7 @@ impl AddressSpace {
         entries.into_iter().try_for_each(|(address, old)| self.own(pages, address, old).map(|_| ()))
     }
 
-    /// Bytes that the program has for itself to write; none where nobody limits them.
+    /// Bytes that the program has for itself to write; 0 where they are not limited.
     fn data_bytes(&self) -> u64 {
         match self.room.data {
             u64::MAX => 0,
@@ -396,9 +400,8 @@ impl AddressSpace {
         }
     }
 
-    /// Makes every private page that may be written a copy-on-write page, so that a child can have it too, but for those in
-    /// `kept`, of which the child gets copies.
-    /// `tell` is told of every page then that is not a file's.
+    /// Makes every private page that may be written a copy-on-write page, so that a child can have it too, but for
+    /// those in `kept`, of which the child gets copies. `tell` is told of every page then that is not a file's.
     pub fn share_for_fork(
         &mut self,
         pages: &mut impl PageOps,
@@ -434,8 +437,9 @@ impl AddressSpace {
         all.filter(is_writable).map(|(address, _)| address).collect()
     }
 
-    /// Pages that were written soon after a fork, by this process or by a child of it, as far as they are its own and it may write
-    /// them: so it will be again. They are copied when a child is made. What is a file's still a child finds there, if it gets it at all.
+    /// Pages that were written soon after a fork, by this process or by a child of it. Only pages that are its own
+    /// and that it may write count: they will be written soon again. They are copied when a child is made. What is a
+    /// file's still a child finds there, if it gets it at all.
     pub fn written_after_fork(&self) -> Vec<u64> {
         let may_write = |page: &u64| {
             let area = self.areas.find(*page);
@@ -517,7 +521,7 @@ impl AddressSpace {
         wanted
     }
 
-    /// Copies what the process has for itself of pages that `is_foreign` says are somebody else's.
+    /// Copies what the process has for itself of pages that `is_foreign` says are another process's.
     pub fn own_all(&mut self, pages: &mut impl PageOps, is_foreign: impl Fn(u64) -> bool) -> Result<()> {
         let all: Vec<(u64, u64)> = self.frames.within(0, u64::MAX >> 1).collect();
         let private = all.into_iter().filter(|(_, entry)| entry & (SHARED | FROM_FILE) == 0);
@@ -594,8 +598,8 @@ impl AddressSpace {
         self.generation += u64::from(note(&mut self.written, address, COPIED_AT_FORK));
     }
 
-    /// A page of a file was touched that a fork had left out, or one beside it.
-    /// Whoever says so may lie.
+    /// A page of a file was touched that a fork had left out, or a neighbour of one. The child that reports it may
+    /// lie.
     pub fn note_touched(&mut self, address: u64) {
         if address < PROGRAM_END {
             let range = address & !(TOGETHER * PAGE_SIZE - 1);

@@ -1,8 +1,9 @@
-//! A page of its own for whoever writes one that others may see (xok-exos-sosp97 §5.2: copy-on-write is the library's affair).
+//! Copy-on-write: a page of its own for a process that writes one that others may see. In an exokernel it is the
+//! library's task (xok-exos-sosp97 §5.2).
 //!
-//! A page that nobody else maps any more is written where it lies. Where a program writes one page after the other, the next
-//! ones come along, as zeros do (`fill`): what is found out and asked for then serves several. Holds always: an entry allows
-//! writing only once the page behind it is this process's alone, with its contents.
+//! A page that no other process maps any more is written where it lies. Where a program writes one page after the
+//! other, the next ones come along, as zeros do (`fill`): what is found out and asked for then serves several.
+//! Invariant: an entry allows writing only once the page behind it is this process's alone, with its contents.
 
 use super::address_space::{AddressSpace, FaultError, PageOps, entry_for, run};
 use super::fault_around::READAHEAD;
@@ -54,8 +55,9 @@ impl AddressSpace {
         count
     }
 
-    /// The same for the first of pages that have these entries, and those behind it that are like it: written where they lie
-    /// because nobody else has them any more, or copied. How many, of whose entries only the page numbers are left.
+    /// The same for the first of pages that have these entries, and those behind it that are like it. They are
+    /// written where they lie because no other process has them any more, or copied. How many, of whose entries only
+    /// the page numbers are left.
     fn unshare_run(&mut self, pages: &mut impl PageOps, area: &Vma, start: u64, shared: &mut [u64]) -> Unshared<usize> {
         let is_sole = is_sole_in_own_table(pages, start, page_of(shared[0]))?;
         let is_other = |entry: &u64| pages.is_sole(page_of(*entry)) != is_sole;
@@ -74,7 +76,7 @@ impl AddressSpace {
         Ok(done)
     }
 
-    /// Pages that nobody else has are written where they lie: all, or the first.
+    /// Pages that no other process has are written where they lie: all, or the first.
     fn keep_run(&mut self, pages: &mut impl PageOps, start: u64, entries: &[u64]) -> Unshared<usize> {
         if pages.map_run(start, entries).is_ok() {
             self.frames.set_many(start, entries);
@@ -102,7 +104,7 @@ impl AddressSpace {
     }
 }
 
-/// Whether nobody else has a page that is written. That is known once the table is this process's own.
+/// Whether no other process has a page that is written. That is known once the table is this process's own.
 fn is_sole_in_own_table(pages: &mut impl PageOps, address: u64, page: u64) -> Unshared<bool> {
     if !pages.is_sole(page) {
         return Ok(false);

@@ -23,8 +23,8 @@ pub struct CutPages {
 }
 
 impl AddressSpace {
-    /// Takes the pages from `start` to `end` out of shared anonymous memory, and keeps them for the mapping that ends at
-    /// `start`. Of other memory nothing is kept.
+    /// Takes the pages from `start` to `end` out of shared anonymous memory, and keeps them for the mapping that ends
+    /// at `start`. Of other memory nothing is kept.
     pub(super) fn keep_cut(&mut self, pages: &mut impl PageOps, area: &Vma, start: u64, end: u64) -> Result<()> {
         let is_shared_memory = area.shared && area.backing == Backing::Anonymous;
         if !is_shared_memory || start <= area.start || end <= start {
@@ -42,7 +42,8 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Maps what was cut from the memory that ends at `area.end` there again, up to `end`. The end of what is there now.
+    /// Maps what was cut from the memory that ends at `area.end` there again, up to `end`. The end of what is there
+    /// now.
     pub(super) fn restore_cut(&mut self, pages: &mut impl PageOps, area: &Vma, end: u64) -> Result<u64> {
         let Some(mut cut) = self.cut_behind(area.end - PAGE_SIZE) else { return Ok(area.end) };
         let rest = cut.split_off((((end - area.end) / PAGE_SIZE) as usize).min(cut.len()));

@@ -1,8 +1,9 @@
-//! What a program that begins touches first comes together, when its file is mapped: each page would be a fault of its own.
+//! What a program that begins touches first comes together, when its file is mapped: each page would be a fault of
+//! its own.
 //!
-//! Those are the pages of the file that programs touched before (`file_system::working_set`), of data that it may write as
-//! copies, and the zeros behind it where they are few. Nothing comes that the program could not have touched by itself,
-//! and what cannot be brought now comes when it is touched.
+//! Those are the pages of the file that programs touched before (`file_system::working_set`), of data that it may
+//! write as copies, and the zeros behind it where they are few. Nothing comes that the program could not have touched
+//! by itself, and what cannot be brought now comes when it is touched.
 
 use super::address_space::{AddressSpace, PageOps, entry_for};
 use super::fault_around::{READAHEAD, ZEROS as NO_PAGE, shows};
@@ -66,8 +67,8 @@ impl AddressSpace {
         self.carry_out(pages, plan);
     }
 
-    /// Those of a file's pages, with their indices there in ascending order, that lie in an area that shows the file from `offset` on;
-    /// as copies where the program is going to write and may.
+    /// Those of a file's pages, with their indices there in ascending order, that lie in an area that shows the file
+    /// from `offset` on. They come as copies where the program is going to write and may.
     pub(super) fn plan_pages(&self, plan: &mut Plan, area: &Vma, (offset, writes): (u64, bool), set: &[(u64, u64)]) {
         let writable = writes && area.protection.allows(Protection::WRITE);
         let entry = entry_for(area, 0, COPY_ON_WRITE | FROM_FILE);
@@ -130,7 +131,8 @@ impl AddressSpace {
         self.supply_all(pages, missing.map(|((address, entry), page)| (*address, with(*entry, page))).collect());
     }
 
-    /// Brings fresh pages, each at an address and with what is in the page that its entry names, those in a row together.
+    /// Brings fresh pages, each at an address and with what is in the page that its entry names, those in a row
+    /// together.
     fn supply_all(&mut self, pages: &mut impl PageOps, mut fresh: Vec<(u64, u64)>) {
         fresh.sort_unstable();
         let are_in_a_row = |one: &(u64, u64), next: &(u64, u64)| next.0 == one.0 + PAGE_SIZE && next.0 % SPAN != 0;

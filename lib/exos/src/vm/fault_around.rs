@@ -1,9 +1,10 @@
 //! How a page that is missing comes: the one that was touched, and others that will be, for one fault.
 //!
-//! A fault costs as much as mapping some twenty pages. The first touch of a private mapping of a file brings those of its
-//! pages that programs touched before (`file_system::working_set`), and those of the parts of that file beside it; any other brings those beside it that are in memory
-//! already, fewer where that set is there. Zeros come several at a time where the program goes from page to page. Nothing comes that the program
-//! could not have touched by itself; what is in the tables is in [`Frames`](super::frames::Frames), whatever fails.
+//! A fault costs as much as mapping some twenty pages. The first touch of a private mapping of a file brings those of
+//! its pages that programs touched before (`file_system::working_set`), and those of adjacent parts of that file. Any
+//! other touch brings adjacent pages that are in memory already, fewer where that set is there. Zeros come several at
+//! a time where the program goes from page to page. Nothing comes that the program could not have touched by itself;
+//! what is in the tables is in [`Frames`](super::frames::Frames), whatever fails.
 
 use super::address_space::{AddressSpace, FaultError, PageOps, entry_for, run};
 use super::exec_prefault::Plan;
@@ -31,7 +32,7 @@ pub const ZEROS: u64 = abi::PageNumber::NONE.0;
 /// A program that goes from one page to the next.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SequentialDetector {
-    /// The page that it touches next, if it goes on.
+    /// The page that it touches next, if it continues.
     next: u64,
     /// Faults in a row.
     faults: u32,
@@ -45,7 +46,7 @@ impl SequentialDetector {
         READAHEAD.min(1 << self.faults.saturating_sub(1).min(READAHEAD.ilog2()))
     }
 
-    /// The page that was not brought, if the walk goes on.
+    /// The page that was not brought, if the walk continues.
     pub(super) fn goes_on_at(&mut self, page: u64) {
         self.next = page;
     }
@@ -106,8 +107,8 @@ impl AddressSpace {
         self.supply(pages, address, &mut [entry_for(area, ZEROS, 0); READAHEAD][..count]).map(drop)
     }
 
-    /// Puts fresh pages in a row from an address on that lie in one table, which begin with what is in the pages that the entries
-    /// name: as many as there are pages for, the first at least. How many.
+    /// Puts fresh pages in a row from an address on that lie in one table. They begin with what is in the pages that
+    /// the entries name. There are as many as there are pages for, the first at least. How many.
     #[inline]
     pub(super) fn supply(
         &mut self,
@@ -123,8 +124,9 @@ impl AddressSpace {
         Ok(done)
     }
 
-    /// Brings those pages of a private mapping of a file that programs touch, once, as copies where the program `writes` first; whether
-    /// any are known. Where parts of the file lie side by side it is a library: those of all parts come, as for a program that begins.
+    /// Brings those pages of a private mapping of a file that programs touch, once, as copies where the program
+    /// `writes` first; whether any are known. Where parts of the file lie side by side it is a library: those of all
+    /// parts come, as for a program that begins.
     #[inline(never)]
     fn warm_up(&mut self, pages: &mut impl PageOps, area: &Vma, (node, writes): (u64, bool)) -> bool {
         if self.is_copy || self.warm.iter().any(|place| place.contains(&area.start)) {
@@ -197,8 +199,8 @@ impl AddressSpace {
         self.put_many(pages, start, entries).or_else(|_| self.put(pages, address, wanted))
     }
 
-    /// Gives the process a page of its own in place of the one that lies at the address, with the same contents: nobody writes
-    /// that one as long as others may see it.
+    /// Gives the process a page of its own in place of the one that lies at the address, with the same contents. The
+    /// old one is not written as long as others may see it.
     pub(super) fn take_copy(&mut self, pages: &mut impl PageOps, area: &Vma, address: u64) -> Filled {
         let from = page_of(self.frames.get(address));
         self.supply(pages, address, &mut [entry_for(area, from, 0)]).map(drop)

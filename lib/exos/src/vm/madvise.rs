@@ -69,8 +69,8 @@ impl Advice {
 }
 
 impl AddressSpace {
-    /// Follows advice in a range, part by part up to the first where that cannot be. Holes in files, which the server makes,
-    /// are the result: of which file, from which byte to which.
+    /// Follows advice in a range, part by part up to the first where that cannot be. Holes in files, which the server
+    /// makes, are the result: of which file, from which byte to which.
     ///
     /// # Errors
     /// `ENOMEM` where a part of the range is no area, after the others were looked at; `EINVAL`, `EACCES` or `EFAULT` for a
@@ -140,7 +140,7 @@ impl AddressSpace {
         self.frames.within(part.start, part.end).try_for_each(|(_, entry)| pages.fill(page_of(entry), &ZEROS))
     }
 
-    /// In a child, before its program goes on: takes away what it is not to have. Its parent's locks are not its own.
+    /// In a child, before its program runs: takes away what it must not have. Its parent's locks are not its own.
     pub fn begin_child(&mut self, pages: &mut impl PageOps) -> Result<()> {
         self.locks_new = false;
         self.lazily_freed.clear();

@@ -1,4 +1,4 @@
-//! What is to be done to tables that map one set of pages so that they map another.
+//! The edits that turn tables that map one set of pages into tables that map another.
 //!
 //! Pure. A row is an address, with the key to its page in the lower bits, and an entry; see `page_map`.
 
@@ -7,8 +7,8 @@ use abi::page_table::MapRow;
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-/// The rows that make tables that map `old`, and nothing else, map `new`, and nothing else. No address stands twice in either. Where
-/// a row of `old` has no entry nothing is mapped.
+/// The rows that make tables that map `old`, and nothing else, map `new`, and nothing else. No address stands twice
+/// in either. Where a row of `old` has no entry nothing is mapped.
 pub fn difference<'a>(old: &[MapRow], new: &'a [MapRow]) -> Cow<'a, [MapRow]> {
     if old.iter().all(|row| row.entry == 0) {
         return Cow::Borrowed(new);

@@ -1,5 +1,5 @@
-//! Memory that a program locks (mlock(2)): its pages come at once, count against a limit, and are not dropped. Nothing is
-//! ever written elsewhere to make room, so that all memory would stay anyway. Pure.
+//! Memory that a program locks (mlock(2)): its pages come at once, count against a limit, and are not dropped.
+//! Nothing is ever written elsewhere to make room, so that all memory would stay anyway. Pure.
 
 use super::address_space::{Access, AddressSpace, PageOps};
 use super::vma::{Protection, Vma};

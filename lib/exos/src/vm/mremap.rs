@@ -13,9 +13,9 @@ use core::ops::Range;
 pub struct Remap {
     /// Where the mapping, or the part of it, begins.
     pub start: u64,
-    /// How long it is; 0: it is to be shown once more.
+    /// Present length; 0: it is mapped once more.
     pub bytes: u64,
-    /// How long it is to be.
+    /// Wanted length.
     pub new_bytes: u64,
     /// It may go elsewhere.
     pub may_move: bool,
@@ -50,7 +50,7 @@ impl AddressSpace {
             self.unmap(pages, end, wish.end())?;
             return Ok(wish.start);
         }
-        // What moves is as long as it is to be, at most.
+        // What moves is as long as wanted, at most.
         let kept = Remap { bytes: wish.bytes.min(wish.new_bytes), ..wish };
         self.check_remap(&area, &kept)?;
         let fits_behind = || self.areas.is_free(kept.end(), kept.start + kept.new_bytes);
@@ -102,8 +102,8 @@ impl AddressSpace {
         self.extend(pages, Vma { start: to, end: to + wish.bytes, ..part }, wish.new_bytes, true)
     }
 
-    /// Moves an area, or the part of one that `old` is, to `new`; what lay there goes, and so do pages that have no room.
-    /// With `keep` the old area stays, without its pages.
+    /// Moves an area, or the part of one that `old` is, to `new`; what lay there goes, and so do pages that have no
+    /// room. With `keep` the old area stays, without its pages.
     ///
     /// # Errors
     /// `ENOMEM` where there is no room for page tables: everything is where it was, but for what lay at `new`.
@@ -164,7 +164,7 @@ impl AddressSpace {
         missing.into_iter().try_for_each(&mut fill)
     }
 
-    /// Maps an area that is to be so long in the end; `is_there`: as long as it is, it is mapped. Behind the end of shared
+    /// Extends an area to its wanted length; `is_there`: as long as it is, it is mapped. Behind the end of shared
     /// memory there is nothing.
     fn extend(&mut self, pages: &mut impl PageOps, area: Vma, bytes: u64, is_there: bool) -> Result<()> {
         let end = area.start + bytes;
@@ -179,7 +179,7 @@ impl AddressSpace {
             self.map(pages, Vma { start: reached, end, backing: Backing::Nothing, ..area })?;
         }
         if area.locked {
-            // As with `mlock`, except that nobody is told of what does not come.
+            // As with `mlock`, but without an error for what does not come.
             let _ = self.bring_locked(pages, area.start, end);
         }
         Ok(())

@@ -34,8 +34,8 @@ pub struct PageRecord {
     generation: u64,
 }
 
-/// The entries of some pages in a row. Holds always: bit n of `present` is set where entry n is not 0, bit n of `of_files`
-/// where it has [`FROM_FILE`], too.
+/// The entries of some pages in a row. Invariants: bit n of `present` is set where entry n is not 0; bit n of
+/// `of_files` where it has [`FROM_FILE`], too.
 #[derive(Clone, Debug)]
 struct Chunk {
     entries: [u64; CHUNK_PAGES as usize],
@@ -72,7 +72,8 @@ impl Chunk {
         core::mem::replace(&mut self.entries[index], entry)
     }
 
-    /// Sets the entries from an index on, but for those that are 0; how many more are there then, and of them the pages of files.
+    /// Sets the entries from an index on, but for those that are 0; how many more are there then, and of them the
+    /// pages of files.
     fn set_many(&mut self, index: usize, entries: &[u64]) -> [isize; 2] {
         let (mut set, mut of_files, mut bit) = (0, 0, 1 << index);
         for (place, entry) in self.entries[index..].iter_mut().zip(entries) {
@@ -86,7 +87,8 @@ impl Chunk {
         self.note_set(set, of_files)
     }
 
-    /// Sets the entries of the first rows, as long as they lie in this chunk: how many these are; and as [`Self::set_many`].
+    /// Sets the entries of the first rows, as long as they lie in this chunk: how many these are; and as
+    /// [`Self::set_many`].
     #[inline]
     fn set_rows(&mut self, key: u64, rows: &[MapRow]) -> (usize, [isize; 2]) {
         let (first, mut set, mut of_files) = (key * CHUNK_BYTES, 0, 0);
@@ -179,8 +181,8 @@ impl PageRecord {
         &self.chunks.get(&(start / CHUNK_BYTES)).map_or(&NONE, |chunk| &chunk.entries)[index(start)..]
     }
 
-    /// The entry for the page of `address`, and how many pages from it on have none, `most` at most, of those kept together
-    /// with it.
+    /// The entry for the page of `address`, and how many pages from it on have none, `most` at most, of those kept
+    /// together with it.
     #[inline]
     pub fn scan(&self, address: u64, most: usize) -> (u64, usize) {
         match self.chunk_of(address) {
@@ -274,8 +276,8 @@ impl PageRecord {
         chunks.flat_map(move |(key, chunk)| entries(*key, chunk, chunk.of_files & bits_within(*key, start, end)))
     }
 
-    /// Calls a function for each entry but those of the pages of files, in ascending order of addresses. It may change how
-    /// the page is held, but not take it out, nor say that it is a file's.
+    /// Calls a function for each entry but those of the pages of files, in ascending order of addresses. It may
+    /// change how the page is held, but not take it out, nor say that it is a file's.
     pub fn for_each_own(&mut self, mut action: impl FnMut(u64, &mut u64)) {
         self.generation += 1;
         for (key, chunk) in &mut self.chunks {
@@ -285,7 +287,8 @@ impl PageRecord {
         }
     }
 
-    /// Takes out the pages of files, but for those in aligned ranges of [`TOGETHER`] pages that begin at addresses in `kept`.
+    /// Takes out the pages of files, but for those in aligned ranges of [`TOGETHER`] pages that begin at addresses in
+    /// `kept`.
     pub fn forget_files(&mut self, kept: &[u64]) {
         const RANGE: u64 = (1 << TOGETHER) - 1;
         // The bits of those that stay, by chunk: there are a few.

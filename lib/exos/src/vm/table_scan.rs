@@ -1,7 +1,7 @@
-//! What is left in a table of the lowest level that is to be used again, entry by entry.
+//! Scans a table of the lowest level, entry by entry, before it is used again.
 //!
-//! Pure, over the words of the table. Who ran there before may have put anything there. Holds always: what [`look`] does not tell of
-//! is empty, or as it should be.
+//! Pure, over the words of the table. The environment that ran there before may have put anything there. Invariant:
+//! what [`look`] does not tell of is empty, or as it should be.
 
 use crate::address_map::{PAGE_MASK, PAGE_SIZE};
 use abi::page_table::{ACCESSED, DIRTY, MapRow, USER};
@@ -28,9 +28,9 @@ pub struct Differences {
     pub others: Vec<u64>,
 }
 
-/// Looks at a table that translates the addresses from `base` on, and has entries in the eighths whose bits are set in `used`
-/// only. It should map `rows`, whose keys do not count, which are in the order of their addresses, and of which those without an
-/// entry say nothing; and whatever it maps at addresses in `vouched`.
+/// Looks at a table that translates the addresses from `base` on, and has entries in the eighths whose bits are set
+/// in `used` only. It should map `rows`, which are in the order of their addresses; their keys do not count, and
+/// those without an entry say nothing. It may map anything at addresses in `vouched`.
 pub fn compare_tables(words: &[AtomicU64], used: u8, base: u64, rows: &[MapRow], vouched: &Range<u64>) -> Differences {
     let mut seen = Differences::default();
     let mut next = 0;
@@ -42,8 +42,8 @@ pub fn compare_tables(words: &[AtomicU64], used: u8, base: u64, rows: &[MapRow],
     seen
 }
 
-/// The entries of a table of any level that lie together and are not all empty, and the index of the first of them, in the eighths whose
-/// bits are set in `used`.
+/// The entries of a table of any level that lie together and are not all empty, and the index of the first of them.
+/// It looks only at the eighths whose bits are set in `used`.
 #[inline]
 pub fn used_entries(words: &[AtomicU64], used: u8) -> impl Iterator<Item = (usize, &[AtomicU64; AT_ONCE])> {
     let eighths = words.as_chunks::<EIGHTH>().0.iter().enumerate().filter(move |(index, _)| used >> index & 1 != 0);
@@ -52,8 +52,8 @@ pub fn used_entries(words: &[AtomicU64], used: u8) -> impl Iterator<Item = (usiz
     all.filter(|(_, some)| some.iter().fold(0, |all, word| all | word.load(Relaxed)) != 0)
 }
 
-/// The same as [`look`] of a few entries, which translate the addresses from `first` on, and of the rows from `next` on. The result is the first
-/// row behind them.
+/// The same as [`look`] of a few entries, which translate the addresses from `first` on, and of the rows from `next`
+/// on. The result is the first row behind them.
 #[inline(never)]
 fn look_at(
     some: &[AtomicU64; AT_ONCE],

@@ -1,5 +1,5 @@
-//! What becomes of the mapped pages of a file that got shorter, or a hole: they go from the program's memory too, so that what
-//! lies past the end gives SIGBUS, and what comes again is read again (mmap(2), ftruncate(2)). Pure.
+//! What becomes of the mapped pages of a file that got shorter, or a hole (mmap(2), ftruncate(2)). They go from the
+//! program's memory too, so that what lies past the end gives SIGBUS, and what comes again is read again. Pure.
 
 use super::address_space::{AddressSpace, PageOps};
 use super::vma::{Backing, Vma};
@@ -9,8 +9,8 @@ use crate::server::handle::node_of;
 use alloc::vec::Vec;
 
 impl AddressSpace {
-    /// Takes the pages of a file's bytes from `first` to `end` away, wherever they are mapped; private copies that the program
-    /// made of them only with `copies`.
+    /// Takes the pages of a file's bytes from `first` to `end` away, wherever they are mapped; private copies that
+    /// the program made of them only with `copies`.
     pub fn cut_file(
         &mut self,
         pages: &mut impl PageOps,

@@ -1,6 +1,6 @@
 //! The areas of a program's memory: what each address means, whether or not a page is there yet.
 //!
-//! Pure. Holds always: areas are page-aligned, not empty, do not overlap, and neighbours that could be one are one.
+//! Pure. Invariants: areas are page-aligned, not empty, do not overlap, and neighbours that could be one are one.
 
 use super::vma_list::{Place, Sorted};
 use crate::address_map::{CHOSEN_END, LEAST_ADDRESS, MMAP_TOP, PAGE_SIZE, PROGRAM_END};
@@ -86,7 +86,7 @@ pub struct Vma {
     pub end: u64,
     /// What the program may do.
     pub protection: Protection,
-    /// Writes are seen by whoever else maps it.
+    /// Other processes that map it see writes.
     pub shared: bool,
     /// Grows downwards when touched below its start.
     pub grows: bool,
@@ -208,7 +208,7 @@ impl VmaList {
         })
     }
 
-    /// The range of an area and of those beside it, without a gap, that belong to it: `most` at most on each side.
+    /// The range of an area and of its neighbours, without a gap, that belong to it: `most` at most on each side.
     pub fn beside(&self, area: &Vma, most: usize, belongs: impl Fn(&Vma) -> bool) -> Range<u64> {
         let here = self.holding(area.start);
         let mut range = area.start..area.end;
@@ -290,8 +290,8 @@ impl VmaList {
         }
     }
 
-    /// Changes the areas of `start..end`, cut to it, one after the other, up to the first that `change` refuses, or up to the
-    /// first gap, which is `ENOMEM`. Their bounds stay.
+    /// Changes the areas of `start..end`, cut to it, one after the other, up to the first that `change` refuses, or
+    /// up to the first gap, which is `ENOMEM`. Their bounds stay.
     pub fn change(&mut self, start: u64, end: u64, mut change: impl FnMut(&mut Vma) -> Result<()>) -> Result<()> {
         let mut at = start;
         while at < end {
@@ -364,7 +364,8 @@ impl VmaList {
         }
     }
 
-    /// The highest free place for `bytes` bytes below the stack, or where none is, as for a reservation of terabytes, above it.
+    /// The highest free place for `bytes` bytes below the stack, or where none is, as for a reservation of terabytes,
+    /// above it.
     pub fn find_place(&self, bytes: u64) -> Result<u64> {
         self.find_place_below(MMAP_TOP, bytes).or_else(|_| self.find_place_between(CHOSEN_END, PROGRAM_END, bytes))
     }

@@ -1,7 +1,8 @@
-//! Areas in the order of their addresses, in pieces of a few: what lies at an address is found by halves, and one area more
-//! moves only those behind it in its piece.
+//! Areas in the order of their addresses, in pieces of a few. A binary search finds what lies at an address, and one
+//! area more moves only those behind it in its piece.
 //!
-//! Pure. Holds always: no piece is empty, none has more than [`MOST`], and of two areas the one that stands behind begins behind.
+//! Pure. Invariants: no piece is empty, none has more than [`MOST`], and of two areas the one that stands behind
+//! begins behind.
 
 use super::vma::Vma;
 use alloc::vec::Vec;

@@ -1,7 +1,7 @@
-//! What a child that borrows its parent's memory has changed in it (`vfork`): of each page that it wrote, what was there
-//! before.
+//! What a child that borrows its parent's memory has changed in it (`vfork`): of each page that it wrote, what was
+//! there before.
 //!
-//! Pure. Only bytes that differ go back, so that what other threads of the parent wrote meanwhile, beside them, stays.
+//! Pure. Only bytes that differ go back, so that what other threads of the parent wrote next to them meanwhile stays.
 
 use crate::address_map::PAGE_SIZE;
 use alloc::collections::BTreeMap;
