@@ -96,7 +96,8 @@ pub(crate) fn end_of_interrupt() {
     write(register::END_OF_INTERRUPT, 0);
 }
 
-/// An interrupt was taken: the controller is told, which sends the next one only then. One that nobody asked for is counted.
+/// An interrupt was taken: the controller is told, which sends the next one only then. An interrupt that no driver
+/// asked for is counted.
 pub fn acknowledge(vector: u64) {
     if !is_owned(vector)
         && let Some(own) = exposed::cpus().get(entry::cpu())

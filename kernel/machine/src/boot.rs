@@ -1,9 +1,9 @@
 //! From the loader to the kernel proper, on the bootstrap CPU: the boot order, top to bottom.
 //!
 //! `boot.s` comes here with a temporary map of the first 4 GiB. What the loader said is read and checked; the kernel's
-//! half of the address space is built and taken into use; the CPU gets its own stack, segments and interrupts; and
-//! `kernel_main` of the linked image is called with a [`Boot`]: all that was found and nobody owns yet.
-//! Whatever is missing or corrupt ends in one clear line and the boot-failure code (FAULTS row 93).
+//! half of the address space is built and taken into use; the CPU gets its own stack, segments and interrupts. Then
+//! `kernel_main` of the linked image is called with a [`Boot`]: all that was found and has no owner yet. Whatever is
+//! missing or corrupt ends in one clear line and the boot-failure code (FAULTS row 93).
 
 use crate::acpi::{self, Platform};
 use crate::boot_memory::BootMemory;
@@ -41,7 +41,7 @@ pub struct Boot {
     pub code_pages: u64,
     /// What compiled programs of storage lie in, where the machine has a disk.
     pub storage_arena: Option<CodeArena>,
-    /// Nanoseconds from 1970 to boot; 0 until somebody knows.
+    /// Nanoseconds from 1970 to boot; 0 until the time is known.
     pub wall_clock: u64,
     /// CPUs that have started, this one included; they wait for [`processor_start::release`].
     pub cpus: usize,

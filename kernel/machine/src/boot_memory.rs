@@ -40,7 +40,8 @@ impl<'a> BootMemory<'a> {
         Some(start)
     }
 
-    /// One page below 1 MiB (and its end below 640 KiB, where video memory begins), for a processor's first instructions.
+    /// One page below 1 MiB (and its end below 640 KiB, where video memory begins), for a processor's first
+    /// instructions.
     pub fn allocate_low(&mut self) -> Option<u64> {
         let fits = |range: &&MemoryRange| range.used == Use::Free && range.start + PAGE_SIZE <= LOW_END;
         let start = self.map.ranges().iter().find(fits)?.start;

@@ -76,8 +76,8 @@ fn read(reference: &Reference) -> Reading {
         .1
 }
 
-/// A reading at the moment at which the reference moves on, so that the length of its tick does not matter, and how long
-/// it took, from just before the move. The timer counts down; its value is kept as it stands.
+/// A reading at the moment at which the reference moves on, so that the length of its tick does not matter. Also how
+/// long it took, from just before the move. The timer counts down; its value is kept as it stands.
 fn read_edge(reference: &Reference) -> (u64, Reading) {
     let first = reference.read();
     let mut before = time_stamp();

@@ -1,7 +1,7 @@
 //! Time: nanoseconds since boot from the time stamp counter, and the one-shot timer of each CPU.
 //!
-//! All CPUs use one scale, measured at boot; a counter that differs from the bootstrap CPU's is set to it, and what
-//! cannot be set is corrected by its CPU's offset, so that time is one and never runs backwards on a CPU.
+//! All CPUs use one scale, measured at boot. A counter that differs from the bootstrap CPU's is set to it; what
+//! cannot be set is corrected by its CPU's offset. So time is one and never runs backwards on a CPU.
 
 use crate::features::{Features, write_msr};
 use crate::interrupt_table::wait_for_interrupt;

@@ -1,10 +1,11 @@
-//! The execution context of an environment: what the kernel needs to enter it, and what it keeps of it while it does
-//! not run (exokernel-sosp95 §5.1.2; DESIGN.md §4, "Environment" and "Protected control transfer").
+//! The execution context of an environment (exokernel-sosp95 §5.1.2; DESIGN.md §4, "Environment" and "Protected
+//! control transfer"). It holds what the kernel needs to enter the environment, and what it keeps of it while it does
+//! not run.
 //!
-//! A context fills the control page of its environment. What holds always:
+//! A context fills the control page of its environment. Invariants:
 //!
-//! - whoever runs, enters or destroys an environment has claimed its context by one compare-and-swap on [`Context::claim`];
-//!   only the claimer touches the other fields;
+//! - the CPU that runs, enters or destroys an environment has claimed its context by one compare-and-swap on
+//!   [`Context::claim`]; only the claimer touches the other fields;
 //! - the private pages named here stay allocated as long as the context exists;
 //! - vector state is kept only for a context that was switched out whole with its vector unit on.
 
@@ -18,7 +19,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// Bytes kept for vector state: XSAVE's standard form up to AVX-512.
 pub const VECTOR_BYTES: usize = 2752;
-/// Value of [`Context::claim`] while nobody holds it.
+/// Value of [`Context::claim`] while no CPU holds it.
 pub const UNCLAIMED: u64 = 0;
 /// Value of [`Context::claim`] while a CPU holds it.
 pub const CLAIMED: u64 = 1;
@@ -66,9 +67,9 @@ pub(crate) const HANDLE: usize = core::mem::offset_of!(Context, number);
 const CONTEXTS: usize = 1 << 16;
 const _: () = assert!(ENVIRONMENTS as usize <= CONTEXTS);
 
-/// The handle of the context of each slot of the environment table, again and again up to the end; [`NOBODY`]'s where there is
-/// none. Assembly reads it without a lock: an entry is taken out and every CPU has left the kernel before the page of its
-/// context is used for anything else.
+/// The handle of the context of each slot of the environment table, again and again up to the end. A slot without one
+/// has the handle of the context below that no transfer finds. Assembly reads it without a lock: an entry is taken
+/// out and every CPU has left the kernel before the page of its context is used for anything else.
 #[unsafe(no_mangle)]
 static chitin_contexts: [AtomicPtr<u8>; CONTEXTS] = [const { AtomicPtr::new(handle_of(&raw const NOBODY)) }; CONTEXTS];
 
@@ -87,11 +88,12 @@ static NOBODY: Context = {
     nobody
 };
 
-/// The record of nobody.
+/// The record of that context.
 // SAFETY: an EnvironmentInfo is made of atomics, for which zero is a value.
 static NO_RECORD: EnvironmentInfo = unsafe { core::mem::zeroed() };
 
-/// The context that transfers find for a number: it may be another one's whose slot is the same, or nobody's.
+/// The context that transfers find for a number: it may be another one's whose slot is the same, or the one that no
+/// transfer finds.
 #[inline(always)]
 pub fn published(number: EnvironmentId) -> &'static Context {
     let handle = chitin_contexts[number.0 as usize % CONTEXTS].load(Ordering::Acquire);
@@ -110,7 +112,7 @@ pub fn publish(slot: usize, context: Option<&'static Context>) {
     }
 }
 
-/// How a context goes on.
+/// How a context resumes.
 pub mod resume {
     /// From RIP, RSP and flags; every other register is zero.
     pub const VOLUNTARY: u64 = 0;
@@ -134,11 +136,11 @@ pub struct Context {
     pub(crate) callee: AtomicU64,
     /// Address of [`PrivateWords`] in the direct map.
     pub(crate) private: AtomicU64,
-    /// Address of [`PrivateWords`] in its own address space: GS base whenever it is entered or goes on of its own will.
+    /// Address of [`PrivateWords`] in its own address space: GS base whenever it is entered or resumes voluntarily.
     pub(crate) area_private: AtomicU64,
     /// What CR3 holds while it runs.
     pub(crate) address_space: AtomicU64,
-    /// Where it goes on.
+    /// Where it resumes.
     pub(crate) rip: AtomicU64,
     /// User address of the upcall stack's lowest byte.
     pub(crate) stack_base: AtomicU64,
@@ -270,7 +272,7 @@ impl Context {
         unsafe { &*(handle as *const u8).sub(HANDLE).cast() }
     }
 
-    /// The FS base that was kept, for the CPU that enters the context: from now on FS base and flags are those of the
+    /// The FS base that was kept, for the CPU that enters the context. From now on FS base and flags are those of the
     /// beginning, as they must be if it leaves by a transfer.
     #[inline(always)]
     pub(crate) fn take_fs_base(&self) -> u64 {
@@ -280,8 +282,8 @@ impl Context {
         base
     }
 
-    /// All that an environment of this number begins with, but for where its pages lie. What is kept of vector state stays: none is
-    /// read before it was written.
+    /// All that an environment of this number begins with, but for where its pages lie. What is kept of vector state
+    /// stays: none is read before it was written.
     pub(crate) fn begin(&self, number: EnvironmentId, record: &'static EnvironmentInfo) {
         self.number.store(number.0, Ordering::Relaxed);
         self.record.store(core::ptr::from_ref(record).cast_mut(), Ordering::Relaxed);
@@ -304,7 +306,7 @@ impl Context {
         EnvironmentId(self.number.load(Ordering::Relaxed))
     }
 
-    /// Takes the context for this CPU, unless somebody has it.
+    /// Takes the context for this CPU, unless another one has it.
     #[inline(always)]
     pub fn claim(&self) -> bool {
         self.claim.compare_exchange(UNCLAIMED, CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -398,7 +400,7 @@ impl Context {
         }
     }
 
-    /// Says how it goes on.
+    /// Says how it resumes.
     #[inline(always)]
     pub(crate) fn set_resume(&self, how: u64) {
         if self.resume.load(Ordering::Relaxed) != how {
@@ -407,21 +409,21 @@ impl Context {
         }
     }
 
-    /// Whether it goes on from RIP, RSP and flags alone.
+    /// Whether it resumes from RIP, RSP and flags alone.
     #[inline(always)]
     pub fn is_voluntary(&self) -> bool {
         self.resume.load(Ordering::Relaxed) == resume::VOLUNTARY
     }
 
-    /// Whether it lives under this number, waits for nothing, goes on from RIP, RSP and flags alone, and has no protection
-    /// keys, on a CPU that has FSGSBASE.
+    /// Whether it lives under this number, waits for nothing, resumes from RIP, RSP and flags alone, and has no
+    /// protection keys, on a CPU that has FSGSBASE.
     #[inline(always)]
     fn is_simply(&self, number: EnvironmentId) -> bool {
         self.callee.load(Ordering::Acquire) & (callee::FLAGS & !callee::VECTOR) == 0 && self.number() == number
     }
 
-    /// Takes the context for this CPU if it is simply the one of this number. Called with the kernel's lock held: nothing
-    /// of that changes meanwhile.
+    /// Takes the context for this CPU if it is simply the one of this number. Called with the kernel's lock held:
+    /// nothing of that changes meanwhile.
     #[inline(always)]
     pub fn claim_simply(&'static self, number: EnvironmentId) -> Option<Simple> {
         (self.is_simply(number) && self.claim()).then_some(Simple(self))
@@ -443,7 +445,7 @@ impl Context {
         self.resume.load(Ordering::Relaxed) == resume::FRESH
     }
 
-    /// Where it goes on.
+    /// Where it resumes.
     #[inline(always)]
     pub fn program(&self) -> Program {
         Program {
@@ -465,7 +467,7 @@ impl Context {
         }
     }
 
-    /// Changes where it goes on, and nothing else.
+    /// Changes where it resumes, and nothing else.
     #[inline(always)]
     pub fn set_program(&self, program: Program) {
         self.rip.store(program.rip, Ordering::Relaxed);
@@ -474,19 +476,19 @@ impl Context {
         self.pkru.store(program.pkru, Ordering::Relaxed);
     }
 
-    /// Keeps what a transfer does: where it goes on, and its stack. `base` is the FS base that the library could not keep
-    /// itself, for want of an instruction.
+    /// Keeps what a transfer does: where it resumes, and its stack. `base` is the FS base that the library could not
+    /// keep itself, for want of an instruction.
     pub fn keep_transferring(&self, program: Program, base: Option<u64>) {
         self.keep_voluntary(Program { rflags: FIRST_FLAGS, ..program });
         self.fs_base.store(base.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Sets the FS base that it goes on with.
+    /// Sets the FS base that it resumes with.
     pub fn set_fs_base(&self, base: u64) {
         self.fs_base.store(base, Ordering::Relaxed);
     }
 
-    /// Keeps only where it goes on: it gave up the CPU of its own will.
+    /// Keeps only where it resumes: it gave up the CPU voluntarily.
     #[inline(always)]
     pub fn keep_voluntary(&self, program: Program) {
         self.set_program(program);
@@ -501,8 +503,8 @@ impl Context {
         unsafe { &*(self.private.load(Ordering::Relaxed) as *const PrivateWords) }
     }
 
-    /// Pushes the frame of an upcall for a program that was interrupted as `program` says; returns how it goes on. The
-    /// critical section is the caller's affair.
+    /// Pushes the frame of an upcall for a program that was interrupted as `program` says; returns how the program
+    /// resumes. The critical section is the caller's affair.
     #[inline(always)]
     pub fn push_upcall(&self, program: Program, upcall: Upcall) -> Result<Program, Undeliverable> {
         let pkru = self.pkru_of_upcalls();
@@ -565,7 +567,7 @@ impl Context {
         })
     }
 
-    /// How a callee goes on that a transfer enters: at the declared entry, its stack pointer as the caller's.
+    /// How a callee resumes that a transfer enters: at the declared entry, its stack pointer as the caller's.
     pub fn enter(&self, program: Program, entry: Entry) -> Result<Program, Undeliverable> {
         let rip = self.declared_entry(entry)?;
         let pkru = self.pkru_of_upcalls();
@@ -623,8 +625,8 @@ impl Context {
         let page = unsafe { self.stack_alias.get_unchecked((offset / PAGE_SIZE) as usize) };
         let alias = page.load(Ordering::Relaxed).wrapping_add(offset);
         // SAFETY: `offset` is below `stack_bytes` and a multiple of FRAME_ALIGNMENT, so that the frame lies within one
-        // page of the upcall stack, which stays allocated as long as this context exists. Programs may write there at any
-        // time, and nothing in Rust but this reference, to atomics, refers to it.
+        // page of the upcall stack, which stays allocated as long as this context exists. Programs may write there at
+        // any time, and nothing in Rust but this reference, to atomics, refers to it.
         let words = unsafe { &*(alias as *const [AtomicU64; FRAME_WORDS]) };
         let UpcallFrame { kind, error, detail, pkru, rip, cs, rflags, rsp, ss } = frame;
         let values = [kind, error, detail, pkru, rip, cs, rflags, rsp, ss];

@@ -1,4 +1,5 @@
-//! The registers of a CPU that belong to whoever runs: address space, segment bases, PKRU, and the SMAP window.
+//! The registers of a CPU that belong to the running program: address space, segment bases, PKRU, and the SMAP
+//! window.
 //!
 //! Everything here changes only this CPU and only state that the next entry into a context sets again.
 
@@ -52,8 +53,8 @@ pub fn write_pkru(pkru: u64) {
     unsafe { asm!("wrpkru", in("ecx") 0, in("eax") pkru as u32, in("edx") 0, options(nostack, preserves_flags)) };
 }
 
-/// Switches protection keys on or off on this CPU, where it has them: off, no program can change PKRU, so that it needs no
-/// look at every switch.
+/// Switches protection keys on or off on this CPU, where it has them: off, no program can change PKRU, so that it
+/// needs no look at every switch.
 pub fn switch_protection_keys(on: bool) {
     let state = entry_state();
     if state.keys_on.load(Ordering::Relaxed) == u64::from(on) || state.pku.load(Ordering::Relaxed) == 0 {
@@ -146,16 +147,16 @@ pub fn write_user_gs_base(base: u64) {
     }
 }
 
-/// Empties the data segment registers, which are no place to keep a message in, and sets the bases of FS and of the user's
-/// GS, which must be canonical.
+/// Empties the data segment registers, which are no place to keep a message in, and sets the bases of FS and of the
+/// user's GS, which must be canonical.
 #[inline(always)]
 pub fn load_segments(fs: u64, gs: u64) {
     if entry_state().fs_gs_base.load(Ordering::Relaxed) == 0 {
         return load_segments_by_registers(fs, gs);
     }
     // SAFETY: 64-bit code uses none of DS, ES and FS by selector; loading a null GS changes the base that is active, which
-    // between the two swaps is the user's. The CPU has FSGSBASE and CR4 allows it; every stored base came from the register
-    // or from a checked argument.
+    // between the two swaps is the user's. The CPU has FSGSBASE and CR4 allows it; every stored base came from the
+    // register or from a checked argument.
     unsafe {
         asm!(
             "mov ds, {0:e}", "mov es, {0:e}", "mov fs, {0:e}", "wrfsbase {1}",
@@ -198,8 +199,8 @@ fn load_segments_by_registers(fs: u64, gs: u64) {
     write_msr(MSR_USER_GS_BASE, gs);
 }
 
-/// Loads an address space. Who runs, or that nobody does, was said before, so that whoever narrows a mapping under this root
-/// either sees this CPU or is seen by it.
+/// Loads an address space. This CPU has published before which context it runs, or that it runs none. So a CPU that
+/// narrows a mapping under this root either sees this CPU or is seen by it.
 #[inline(always)]
 pub fn load_address_space(root_address: u64) {
     // SAFETY: the page is a level-4 table made by this crate with the kernel's half in it; it stays one while any context

@@ -1,5 +1,6 @@
-//! Which virtio devices this machine has: over PCI where the firmware's tables tell of it, else in the slots of QEMU's
-//! microvm, or where the command line says (`virtio_mmio.device=SIZE@ADDRESS:INTERRUPT`, as Linux reads it).
+//! Which virtio devices this machine has. They are found over PCI where the firmware's tables tell of it, else in the
+//! slots of QEMU's microvm, or where the command line says (`virtio_mmio.device=SIZE@ADDRESS:INTERRUPT`, as Linux
+//! reads it).
 
 use crate::acpi::Platform;
 use crate::kernel_map::KernelMap;
@@ -50,7 +51,7 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// The first device of a kind that nobody has taken.
+    /// The first device of a kind that no driver has taken.
     pub fn take(&mut self, kind: Kind) -> Option<Device> {
         self.list.iter_mut().find(|device| device.as_ref().is_some_and(|device| device.kind() == kind))?.take()
     }

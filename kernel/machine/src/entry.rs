@@ -1,8 +1,8 @@
-//! The Rust side of `entry.s`: this CPU's entry state, the frames that the slow ways build, and how a context is left and
-//! entered.
+//! The Rust side of `entry.s`: this CPU's entry state, the frames that the slow ways build, and how a context is left
+//! and entered.
 //!
-//! The kernel proper gives its handlers once, at boot ([`install`]); they run with interrupts off on the CPU's one stack,
-//! and either return to where the user was or enter another context and never return.
+//! The kernel proper gives its handlers once, at boot ([`install`]). They run with interrupts off on the CPU's one
+//! stack, and either return to where the user was or enter another context and never return.
 
 use crate::context::{self, Context, Program, Simple, callee};
 use crate::layout::PAGE_SIZE;
@@ -23,8 +23,8 @@ pub struct EntryState {
     pub this: AtomicU64,
     /// RSP of the user during a system call.
     pub user_rsp: AtomicU64,
-    /// The handle of the [`Context`] that runs, 0 while idle. Said before its address space is loaded: whoever narrows a
-    /// mapping under it waits for this CPU.
+    /// The handle of the [`Context`] that runs, 0 while idle. Published before its address space is loaded: a CPU
+    /// that narrows a mapping under it waits for this CPU.
     pub current: AtomicU64,
     /// Its [`PrivateWords`] in the direct map.
     pub private: AtomicU64,
@@ -76,7 +76,7 @@ pub struct SyscallFrame {
     pub arguments: [u64; 6],
     /// Number; error.
     pub rax: u64,
-    /// Where it goes on.
+    /// Where it resumes.
     pub rip: u64,
     /// Its flags.
     pub rflags: u64,
@@ -115,9 +115,9 @@ impl SyscallFrame {
 
 /// A frame whose program can be made to go on elsewhere.
 pub trait Frame {
-    /// Where the program goes on, with the PKRU that this CPU has now.
+    /// Where the program resumes, with the PKRU that this CPU has now.
     fn program(&self) -> Program;
-    /// Makes it go on elsewhere; PKRU is loaded at once.
+    /// Makes it resume elsewhere; PKRU is loaded at once.
     fn set_program(&mut self, program: Program);
 }
 
@@ -187,7 +187,7 @@ extern "C" fn trace_system_call(frame: &mut SyscallFrame) {
     handlers().system_calls[frame.rax.min(SYSTEM_CALLS as u64 - 1) as usize](frame);
 }
 
-/// The cause of an entry that goes on with what the one before it began.
+/// The cause of an entry that continues what the one before it began.
 const BREATH: u64 = 0x200;
 
 /// Notes that an entry into Rust has begun, and why.
@@ -202,7 +202,7 @@ pub fn boot_ended() {
     began(BREATH);
 }
 
-/// Notes that it is over, here or where the kernel goes on with an empty stack.
+/// Records that it is over, here or where the kernel continues with an empty stack.
 #[inline(always)]
 fn ended() {
     let state = entry_state();
@@ -295,8 +295,8 @@ fn is_iretq(rip: u64) -> bool {
     unsafe { (rip as *const [u8; 2]).read() == crate::user_return::INSTRUCTION }
 }
 
-/// An exception in the kernel. Inside a user copy the copy ends with a fault; at a return to a RIP that is not canonical
-/// the environment dies; anywhere else the kernel is wrong.
+/// An exception in the kernel. Inside a user copy the copy ends with a fault; at a return to a RIP that is not
+/// canonical the environment dies; anywhere else the kernel is wrong.
 #[unsafe(no_mangle)]
 extern "C" fn chitin_kernel_fault(frame: &mut TrapFrame) {
     let address_of = |symbol: *const u8| symbol as u64;
@@ -357,8 +357,8 @@ pub fn cpu() -> usize {
     entry_state().cpu.load(Ordering::Relaxed) as usize
 }
 
-/// Keeps the FS base of the running context, which goes on of its own will. Vector state is dropped, and so is GS base,
-/// which is its private page whenever it goes on. Its address space stays loaded.
+/// Keeps the FS base of the running context, which resumes voluntarily. Vector state is dropped, and so is GS base,
+/// which is its private page whenever it resumes. Its address space stays loaded.
 #[inline(always)]
 pub fn leave(context: &Context) {
     context.fs_base.store(cpu_control::read_fs_base(), Ordering::Relaxed);
@@ -386,8 +386,8 @@ pub(crate) fn loaded_on(state: &EntryState) -> u64 {
     }
 }
 
-/// Whether the CPU of a structure has the kernel's own address space loaded, and runs no context. Called with the kernel's
-/// lock held, without which neither changes to that nor from it.
+/// Whether the CPU of a structure has the kernel's own address space loaded, and runs no context. Called with the
+/// kernel's lock held, without which neither changes to that nor from it.
 pub(crate) fn shows_no_program(state: &EntryState) -> bool {
     state.current.load(Ordering::SeqCst) == 0
         && state.address_space.load(Ordering::SeqCst) == crate::kernel_map::root_address()
@@ -407,8 +407,8 @@ pub fn leave_whole(context: &Context, frame: &TrapFrame) {
     leave(context);
 }
 
-/// Leaves the running context, which has no protection keys and goes on as the frame says, for a simple one: [`leave`] and
-/// [`install_context`] in one.
+/// Leaves the running context, which has no protection keys and resumes as the frame says, for a simple one:
+/// [`leave`] and [`install_context`] in one.
 #[inline(always)]
 pub fn exchange(from: &Context, frame: &SyscallFrame, to: Simple) {
     let to = to.context();
@@ -453,7 +453,7 @@ fn install_keys(context: &Context, pkru: u64) {
     }
 }
 
-/// Enters a context that this CPU has claimed; it goes on as `program` says.
+/// Enters a context that this CPU has claimed; it resumes as `program` says.
 #[inline(always)]
 pub fn enter(context: &Context, program: Program) -> ! {
     install_context(context, program.pkru);
@@ -463,7 +463,7 @@ pub fn enter(context: &Context, program: Program) -> ! {
     go_on(program)
 }
 
-/// Goes on with a program of the context that was installed last, with every register but RIP, RSP and flags zero.
+/// Resumes a program of the context that was installed last, with every register but RIP, RSP and flags zero.
 #[inline(always)]
 pub fn go_on(program: Program) -> ! {
     ended();
@@ -495,8 +495,9 @@ fn enter_otherwise(context: &Context, program: Program) -> ! {
     go_on(program)
 }
 
-/// Whether the environment that runs on this CPU is the runner of the position, so that a synchronous transfer gives the
-/// position too. The fast way only changes who runs: whoever does at the next entry into Rust is the runner then.
+/// Whether the environment that runs on this CPU is the runner of the position, so that a synchronous transfer gives
+/// the position too. The fast way only changes the running environment: the one that runs at the next entry into Rust
+/// is the runner then.
 #[inline(always)]
 pub fn has_position() -> bool {
     entry_state().position.load(Ordering::Relaxed) != 0
@@ -519,8 +520,8 @@ pub(crate) fn note_side(context: &Context) {
     }
 }
 
-/// Makes a claimed context the running one in the middle of a system call whose registers pass to it; the frame goes on
-/// as `program` says. The vector registers pass too if `vector_passes`.
+/// Makes a claimed context the running one in the middle of a system call whose registers pass to it; the frame
+/// resumes as `program` says. The vector registers pass too if `vector_passes`.
 pub fn enter_with_registers(context: &Context, frame: &mut SyscallFrame, program: Program, vector_passes: bool) {
     let dirty = &entry_state().vector_dirty;
     let was_dirty = dirty.load(Ordering::Relaxed);
@@ -534,8 +535,8 @@ pub fn enter_with_registers(context: &Context, frame: &mut SyscallFrame, program
     (frame.rip, frame.rsp, frame.rflags) = (program.rip, program.rsp, program.rflags);
 }
 
-/// Lets interrupts in for a moment, then calls `then` with an empty stack: the end of one bounded entry, the beginning of
-/// the next.
+/// Lets interrupts in for a moment, then calls `then` with an empty stack: the end of one bounded entry, the
+/// beginning of the next.
 pub fn breathe(then: extern "C" fn() -> !) -> ! {
     ended();
     began(BREATH);

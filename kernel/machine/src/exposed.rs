@@ -1,5 +1,5 @@
-//! The structures that the kernel exposes: made once at boot, mapped read-only for all, written through the kernel's own
-//! alias (DESIGN.md §1, test 5; §2, "Exposed words").
+//! The structures that the kernel exposes: made once at boot, mapped read-only for all, written through the kernel's
+//! own alias (DESIGN.md §1, test 5; §2, "Exposed words").
 
 use crate::boot_memory::BootMemory;
 use crate::kernel_map::{self, KernelMap, MapFailure};
@@ -107,7 +107,7 @@ pub fn show_runner(number: EnvironmentId) {
     own_cpu().environment.store(number.0 & u64::from(u32::MAX), Ordering::Release);
 }
 
-/// The record of each CPU before it is exposed: nobody reads it.
+/// The record of each CPU before it is exposed: it is never read.
 // SAFETY: a CpuInfo is made of atomics, for which zero is a value.
 pub(crate) static UNEXPOSED: CpuInfo = unsafe { core::mem::zeroed() };
 
@@ -184,7 +184,8 @@ fn offset_in<T>(array: &Array<T>, start: u64, address: u64) -> Option<u64> {
     (offset < bytes && offset.is_multiple_of(8)).then_some(offset)
 }
 
-/// Makes the structures for so many page numbers, CPUs and filters, and shows them to users in the kernel's half of every address space.
+/// Makes the structures for so many page numbers, CPUs and filters, and shows them to users in the kernel's half of
+/// every address space.
 pub(crate) fn make(
     memory: &mut BootMemory,
     pages: u64,

@@ -49,7 +49,7 @@ pub fn get() -> &'static Features {
 /// Makes these the features of the machine.
 ///
 /// # Safety
-/// Once, while only the bootstrap CPU runs and nobody has called [`get`].
+/// Once, while only the bootstrap CPU runs and no code has called [`get`].
 pub(crate) unsafe fn share(features: Features) {
     // SAFETY: nobody else reads or writes it, by the caller's promise.
     unsafe { *SHARED.0.get() = features };
@@ -78,7 +78,8 @@ const AVX512_STATE: u64 = 0b1110_0000;
 /// Bytes that FXSAVE writes.
 const FXSAVE_BYTES: u64 = 512;
 
-/// What a CPU says of itself: CPUID leaves, each empty where the CPU has no such leaf, and IA32_ARCH_CAPABILITIES, 0 where there is none.
+/// What a CPU says of itself: CPUID leaves, each empty where the CPU has no such leaf, and IA32_ARCH_CAPABILITIES, 0
+/// where there is none.
 struct Leaves {
     vendor: CpuidResult,
     basic: CpuidResult,

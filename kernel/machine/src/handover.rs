@@ -38,7 +38,8 @@ fn build(boot: &mut Boot, pages: u64, cpus: usize) -> Result<(), MapFailure> {
     exposed::make(&mut BootMemory::new(&mut boot.start.memory), pages, cpus, filters, huge_pages)
 }
 
-/// Fills the records of a range. `last` is the last page of the free list so far, which free pages follow in ascending order.
+/// Fills the records of a range. `last` is the last page of the free list so far, which free pages follow in
+/// ascending order.
 fn record_range(range: &MemoryRange, last: &mut u64) {
     let kernel = exposed::kernel();
     let (kind, count) = match range.used {

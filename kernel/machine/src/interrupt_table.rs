@@ -1,8 +1,8 @@
 //! The interrupt descriptor tables: which code runs for which vector (SDM volume 3, chapter 6).
 //!
-//! Two tables for all CPUs: while booting, a device interrupt only wakes whoever halts; afterwards every vector goes to
-//! `entry`. In both, NMI, double fault and machine check go to `critical_trap` on stacks of their own. INT3 and INTO
-//! may be raised by users; every other software interrupt is refused by the gate's privilege level.
+//! Two tables for all CPUs: while booting, a device interrupt only wakes a halted CPU; afterwards every vector goes
+//! to `entry`. In both, NMI, double fault and machine check go to `critical_trap` on stacks of their own. INT3 and
+//! INTO may be raised by users; every other software interrupt is refused by the gate's privilege level.
 
 use crate::segment::{InterruptStack, KERNEL_CODE, TablePointer};
 use crate::{apic, critical_trap, entry};

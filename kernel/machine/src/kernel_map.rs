@@ -1,9 +1,9 @@
 //! The kernel's half of every address space, made once at boot: direct map, devices, image, stacks, code arena, exposed
 //! structures.
 //!
-//! What holds always: nothing is both writable and executable. Kernel text, read-only data and the code arena are not
-//! writable under any alias. Only the exposed structures are visible to users, read-only. The half is global and never
-//! changes after boot. Entry formats: SDM volume 3, section 4.5.
+//! Invariant: nothing is both writable and executable. Kernel text, read-only data and the code arena are not
+//! writable under any alias. Only the exposed structures are visible to users, read-only. The half is global and
+//! never changes after boot. Entry formats: SDM volume 3, section 4.5.
 
 use crate::boot_memory::BootMemory;
 use crate::exposed::Window;
@@ -81,7 +81,7 @@ impl<'a, 'b> KernelMap<'a, 'b> {
         Ok(Self { memory, root, huge_pages })
     }
 
-    /// Goes on with the half that was made before.
+    /// Continues with the half that was made before.
     pub(crate) fn resume(memory: &'a mut BootMemory<'b>, huge_pages: bool) -> Self {
         Self { memory, root: root_address(), huge_pages }
     }
@@ -164,8 +164,9 @@ impl<'a, 'b> KernelMap<'a, 'b> {
         self.map(window.address, window.physical, window.pages * PAGE_SIZE, EXPOSED)
     }
 
-    /// Maps the records of so many pages for all to read, and for the kernel to write where it keeps its alias: fresh zeros for
-    /// memory, and for large holes in it, of which nothing is ever written, one page of zeros again and again.
+    /// Maps the records of so many pages for all to read, and for the kernel to write where it keeps its alias.
+    /// Memory gets fresh zeros. Large holes in it, of which nothing is ever written, get one page of zeros again and
+    /// again.
     pub(crate) fn map_page_records(&mut self, exposed: u64, records: u64) -> Result<(), MapFailure> {
         let zeros = self.memory.allocate_zeroed(1).ok_or(MapFailure::NoMemory)?;
         let mut done = 0;

@@ -9,8 +9,8 @@
 //! ffff_ff80_0000_0000  kernel stacks, each below an unmapped guard page   (STACKS)
 //! ffff_ffff_8000_0000  kernel image: physical address p is at IMAGE + p   (IMAGE)
 //! ```
-//! The top-level entries of all of these are made at boot and never change after it, so that every
-//! address space can share them by copying the upper half of the kernel's root table.
+//! The top-level entries of all of these are made at boot and never change after it. So every address space can share
+//! them by copying the upper half of the kernel's root table.
 
 /// Bytes of the smallest page.
 pub const PAGE_SIZE: u64 = abi::limits::PAGE_SIZE;

@@ -1,7 +1,7 @@
-//! The one lock of the kernel. Those who wait for it take turns, around the CPUs; nobody waits long for one who does not
-//! take its turn, because that is a virtual CPU whose host is not running it (decision 0013).
+//! The one lock of the kernel. CPUs that wait for it take turns. A CPU that does not take its turn delays the others
+//! only briefly, because that is a virtual CPU whose host is not running it (decision 0013).
 //!
-//! Whoever waits stands by for TLB requests, because the holder may have one (`tlb`).
+//! A waiting CPU stands by for TLB requests, because the holder may have one (`tlb`).
 
 use crate::{entry, tlb};
 use abi::limits::CPUS;
@@ -11,14 +11,14 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Anybody may take the lock.
+/// Any CPU may take the lock.
 const FREE: u64 = 0;
-/// Somebody holds it.
+/// A CPU holds it.
 const HELD: u64 = 1;
 /// This and the number of a CPU: it is that CPU's turn.
 const OFFERED: u64 = 2;
-/// How many times the others look at a lock that is offered, and then take it themselves: some microseconds, many times
-/// what a running CPU needs to see that it is its turn.
+/// How many times the others look at a lock that is offered before they take it themselves. That is some
+/// microseconds, many times what a running CPU needs to see that it is its turn.
 const PATIENCE: u64 = 100;
 
 /// A value that one CPU at a time may touch.
@@ -39,7 +39,7 @@ pub struct Guard<'a, T> {
     exclusive: PhantomData<&'a mut T>,
 }
 
-/// Who may take the lock, and who waits for it.
+/// The CPU that may take the lock, and the CPUs that wait for it.
 #[derive(Debug)]
 struct Turns {
     /// [`FREE`], [`HELD`], or [`OFFERED`] to one CPU.
@@ -55,7 +55,7 @@ struct Turn<'a> {
 }
 
 impl<T> TurnLock<T> {
-    /// A lock that nobody holds.
+    /// A free lock.
     pub const fn new(value: T) -> Self {
         let turns = Turns { state: AtomicU64::new(FREE), waiting: AtomicU64::new(0) };
         Self { turns, value: UnsafeCell::new(value) }
@@ -109,8 +109,8 @@ impl Turns {
     }
 }
 
-/// The first CPU after this one, around, of those whose bit is set. A few instructions and no call: a call would cost every
-/// caller of [`Turns::pass_on`] registers, waiting or not.
+/// The first CPU after this one, around, of those whose bit is set. A few instructions and no call: a call would cost
+/// every caller of [`Turns::pass_on`] registers, waiting or not.
 #[inline(always)]
 fn next_after(cpu: u32, waiting: u64) -> u64 {
     let first = cpu.wrapping_add(1);

@@ -1,10 +1,11 @@
 //! What the shortest way of `page_map` remembers: a few rows that keep their pages, or map pages where nothing was
 //! (exokernel-sosp95, Table 10, `prot1`, `appel1` and `appel2`).
 //!
-//! The kernel proper answers questions at length: does this key open this root, which tables lie under it, may the key's holder
-//! write what is under this list? As long as the answers hold, `entry.s` changes entries by itself, without the lock. What
-//! holds always: there is one CPU, else nothing is remembered; whatever takes a right away, changes a link or dissolves a
-//! table or a context forgets all of it. So the answer to the same question, of the same environment, is still the same.
+//! The kernel proper answers questions at length: does this key open this root, which tables lie under it, may the
+//! key's holder write what is under this list? As long as the answers hold, `entry.s` changes entries by itself,
+//! without the lock. Invariants: there is one CPU, else nothing is remembered. Every operation that takes a right
+//! away, changes a link or dissolves a table or a context forgets all of it. So the answer to the same question, of
+//! the same environment, is still the same.
 
 use crate::context::Context;
 use crate::layout::PAGE_SIZE;
@@ -20,7 +21,8 @@ pub(crate) const FEW: u64 = 8;
 pub(crate) const MANY: u64 = 33;
 /// Bits of an address that one level-1 table translates.
 pub(crate) const REGION_BITS: u32 = 21;
-/// Tables that are remembered, each in the place that its addresses say: as many as sparse memory of some hundred pages has.
+/// Tables that are remembered, each in the place that its addresses say: as many as sparse memory of some hundred
+/// pages has.
 pub(crate) const TABLES: usize = 256;
 /// What is added to [`LastMap::generation`]: above every [`Table::region`].
 pub(crate) const GENERATION: u64 = 1 << 32;
@@ -39,7 +41,7 @@ pub(crate) struct LastMap {
     pub(crate) kept: AtomicU64,
     /// The bits that no entry may have for a page that is mapped anew.
     pub(crate) refused: AtomicU64,
-    /// The key by whose right pages of the list are mapped writable; [`NOBODY`]: none is known.
+    /// The key by whose right pages of the list are mapped writable; `u64::MAX`: none is known.
     pub(crate) writer: AtomicU64,
     /// The list.
     pub(crate) list: AtomicU64,
@@ -116,7 +118,7 @@ pub fn forget() {
     chitin_last_map.context.store(0, Ordering::Relaxed);
 }
 
-/// Who asked, and by what it was granted that it edits a root.
+/// The caller, and the grant by which it edits a root.
 #[derive(Clone, Copy, Debug)]
 pub struct Editor<'context> {
     /// The context of the caller.

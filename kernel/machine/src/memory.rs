@@ -1,11 +1,11 @@
 //! Physical pages as typed objects: the wall between what programs can write and what the kernel believes.
 //!
-//! One value of [`Memory`] exists; holding it exclusively is what makes references into kernel pages sound. What holds
-//! always:
+//! One value of [`Memory`] exists; holding it exclusively is what makes references into kernel pages sound.
+//! Invariants:
 //!
 //! - the kind of a page (in its exposed record) is changed only here, and only to a kind whose contents were just made;
-//! - a page of a kind that the kernel keeps is not mapped writable anywhere: it becomes one only while nothing maps it, and
-//!   `page_table` refuses to map it writable afterwards;
+//! - a page of a kind that the kernel keeps is not mapped writable anywhere. It becomes one only while nothing maps
+//!   it, and `page_table` refuses to map it writable afterwards;
 //! - an object begins with the identity of its Rust type, which is checked at each use.
 
 use crate::context::Context;
@@ -42,7 +42,7 @@ pub struct PageState {
 }
 
 impl PageState {
-    /// An ordinary page that is filled with zeros and was not seen by anybody since.
+    /// An ordinary page that is filled with zeros and that no program has seen since.
     pub(crate) const ZEROED: Self = Self { flags: abi::page::ZEROED, ..Self::of(PageKind::Ordinary) };
 
     /// The lower half of the state word.
@@ -86,7 +86,8 @@ fn rename(info: &PageInfo, kind: PageKind) {
 /// How often the generations of some page began at 0 again.
 static GENERATIONS_ANEW: AtomicU64 = AtomicU64::new(0);
 
-/// What a page is at some time, to be asked later whether it is that still. Holding one keeps nobody from giving the page up.
+/// What a page is at some time, to be asked later whether it is that still. Holding one does not keep the owner from
+/// giving the page up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generation(u32);
 
@@ -107,7 +108,7 @@ pub fn era() -> u64 {
     GENERATIONS_ANEW.load(Ordering::Relaxed)
 }
 
-/// From now on whoever noted the generation of a page before finds another.
+/// From now on a sleeper that recorded the generation of a page before finds another.
 #[inline]
 pub fn begin_generation(info: &PageInfo) {
     let word = info.state.load(Ordering::Relaxed);
@@ -157,7 +158,7 @@ pub(crate) fn forget_zeroed_as(info: &PageInfo, state: u64) {
     }
 }
 
-/// Notes that somebody sleeps over a word of the page. The kernel's own are never given up.
+/// Records that an environment sleeps over a word of the page. The kernel's own are never given up.
 #[inline]
 pub fn note_watched(info: &PageInfo) {
     let state = state(info);
@@ -240,8 +241,8 @@ pub fn numbered(page: PageNumber) -> Option<Numbered> {
     info(page).map(|info| Numbered { number: page, info })
 }
 
-/// Notes that somebody sets entries of a table, or of an access list: who looks at what is exposed of it, now and later, learns
-/// whether that is so.
+/// Counts an edit of the entries of a table, or of an access list: a library that reads the exposed count learns
+/// whether entries were set.
 #[inline(always)]
 pub fn note_edit(info: &PageInfo) {
     info.block.store(info.block.load(Ordering::Relaxed) + 1, Ordering::Release);
@@ -275,7 +276,7 @@ impl Memory {
     #[inline(always)]
     fn copy(from: PageNumber, to: PageNumber) {
         // SAFETY: the caller has checked that both pages are memory that no Rust object lies in, and nobody sees the target
-        // yet; no reference to either exists, and what is read of the source is given to nobody but the program.
+        // yet; no reference to either exists, and only the program gets what is read of the source.
         unsafe {
             core::arch::asm!(
                 "rep movsq",
@@ -313,8 +314,8 @@ impl Memory {
         self.take_free_to_map(numbered(page), Some(numbered(source)));
     }
 
-    /// Takes a free page for a program that is filled with zeros, or with what lies in an ordinary page: it is not known to hold
-    /// zeros any more.
+    /// Takes a free page for a program that is filled with zeros, or with what lies in an ordinary page: it is not
+    /// known to hold zeros any more.
     #[inline(always)]
     pub(crate) fn take_free_to_map(&mut self, page: Numbered, source: Option<Numbered>) {
         let word = page.info.state.load(Ordering::Relaxed);
@@ -377,7 +378,7 @@ impl Memory {
         assert!(self.is_donatable(page), "an object is made of a donated page");
         let address = direct(page.address());
         // SAFETY: the page is mapped nowhere but in the direct map and holds no object; both writes lie in it, aligned. What lies
-        // behind the object nobody reads: `dissolve` fills it all with zeros.
+        // behind the object is never read: `dissolve` fills it all with zeros.
         unsafe {
             (address as *mut TypeId).write(TypeId::of::<T>());
             ((address + OBJECT_OFFSET) as *mut T).write(object);
@@ -438,7 +439,8 @@ impl Memory {
         set_flags(info, 0, abi::page::DIRTY);
     }
 
-    /// Fills a private page of an environment area with what is in an ordinary page: who looked at it before looks at another.
+    /// Fills a private page of an environment area with what is in an ordinary page: who looked at it before looks at
+    /// another.
     pub fn refill_private(&mut self, page: PageNumber, source: PageNumber) {
         let info = info(page).expect("a private page has a record");
         assert!(state(info).kind == PageKind::EnvironmentPrivate && self.is_ordinary(source));
@@ -509,8 +511,8 @@ impl Memory {
         set_state(info(page).expect("checked"), PageState::of(PageKind::EnvironmentControl));
     }
 
-    /// Has the context of an environment that is gone, and that no transfer finds, begin as that of another one with the same
-    /// private pages and address space.
+    /// Has the context of an environment that is gone, and that no transfer finds, begin as that of another one with
+    /// the same private pages and address space.
     pub fn renew_context(&mut self, page: PageNumber, number: EnvironmentId, record: &'static EnvironmentInfo) {
         let context = self.context(page).expect("an environment has a context");
         crate::map_few::forget();
@@ -518,8 +520,8 @@ impl Memory {
         begin_generation(info(page).expect("it has a context"));
     }
 
-    /// The context in a control page. It stays valid until the page is dissolved, which waits for every CPU to have left
-    /// the kernel first (`tlb::quiesce`).
+    /// The context in a control page. It stays valid until the page is dissolved, which waits for every CPU to have
+    /// left the kernel first (`tlb::quiesce`).
     pub fn context(&self, page: PageNumber) -> Option<&'static Context> {
         let state = state(info(page)?);
         // SAFETY: a page of this kind was made by `create_context`; all fields are atomics.

@@ -12,7 +12,7 @@ pub const MAXIMUM_RANGES: usize = 128;
 /// What a range of RAM is used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Use {
-    /// Nobody's: the exokernel hands it out.
+    /// Unowned: the exokernel hands it out.
     Free,
     /// The kernel's for ever: image, page tables, stacks, tables fixed at boot.
     Kernel,
@@ -27,7 +27,7 @@ pub struct MemoryRange {
     pub start: u64,
     /// Physical address after the last byte; a multiple of the page size.
     pub end: u64,
-    /// Who has it.
+    /// Its owner.
     pub used: Use,
 }
 

@@ -1,8 +1,8 @@
 //! The end of a kernel that found itself wrong: stop all CPUs, leave a record, exit with a code of its own.
 //!
-//! The record goes to the serial line and to [`RECORD`], where a debugger finds it. A panic inside a panic, a second
-//! CPU that panics, and a serial line that takes nothing are survived (FAULTS row 96): each further try does less, and
-//! the last only exits.
+//! The record goes to the serial line and to [`RECORD`], where a debugger finds it. Three things are survived: a
+//! panic inside a panic, a second CPU that panics, and a serial line that takes nothing (FAULTS row 96). Each further
+//! try does less, and the last only exits.
 
 use crate::entry::TrapFrame;
 use crate::layout::STACKS;
@@ -56,7 +56,7 @@ pub(crate) fn is_stopping() -> bool {
     STOPPING.load(Ordering::Acquire)
 }
 
-/// An exception in the kernel that is nobody else's: the end, with all registers in the record.
+/// An exception in the kernel that has no handler: the end, with all registers in the record.
 pub fn exception(frame: &TrapFrame) -> ! {
     let TrapFrame { vector, error, rip, cs, rflags, rsp, ref registers, .. } = *frame;
     let rbp = registers[6];

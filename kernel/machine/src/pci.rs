@@ -1,6 +1,6 @@
 //! PCI functions by their configuration space in memory (PCI Express base specification, chapter 7).
 //!
-//! Written by hand because a device may lie: capability lists are walked a bounded number of steps, every offset is
+//! Written by hand because a device may lie. Capability lists are walked a bounded number of steps, every offset is
 //! checked before it is followed, and a function that makes no sense is skipped.
 
 use crate::apic;
@@ -105,7 +105,7 @@ impl Function<'_> {
         self.registers().write(self.offset + offset, value);
     }
 
-    /// Vendor in the low half, device in the high one; all ones: nobody there.
+    /// Vendor in the low half, device in the high one; all ones: no device there.
     pub(crate) fn identity(&self) -> u32 {
         self.read32(0)
     }

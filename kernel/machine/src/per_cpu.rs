@@ -89,8 +89,8 @@ pub(crate) fn get(cpu: usize) -> &'static Cpu {
 pub(crate) fn current() -> &'static Cpu {
     let address: u64;
     // SAFETY: GS base is this CPU's structure whenever the kernel runs (`start_on`, swapgs at each entry), and its first
-    // word is its own address. It is the same each time: no code of the kernel ever moves to another CPU, so that one look
-    // may serve for several.
+    // word is its own address. It is the same each time: no code of the kernel ever moves to another CPU, so that one
+    // look may serve for several.
     unsafe {
         asm!("mov {}, gs:[0]", out(reg) address, options(pure, nomem, nostack, preserves_flags));
         &*(address as *const Cpu)
@@ -197,7 +197,7 @@ pub(crate) unsafe fn start_on(number: usize, features: &Features) {
     }
 }
 
-/// A SYSCALL from 32-bit code: there is no such segment, so nobody comes here; whoever did is sent back.
+/// A SYSCALL from 32-bit code: there is no such segment, so no program comes here; one that did is sent back.
 #[unsafe(naked)]
 extern "C" fn refuse_compatibility_call() {
     core::arch::naked_asm!("mov eax, -1", "sysretq")

@@ -1,8 +1,8 @@
 //! Starting the other processors, one at a time (Intel MultiProcessor Specification 1.4, appendix B.4).
 //!
-//! INIT to all of them, a wait, then STARTUP to each: it runs a trampoline below 1 MiB, then `boot.s`, then comes here,
-//! takes its number, and waits, halted, until [`release`]. One that does not come in time, or lacks a feature of the
-//! bootstrap CPU, is put back to sleep; the machine goes on without it. CPU numbers have no gaps.
+//! INIT to all of them, a wait, then STARTUP to each. A CPU runs a trampoline below 1 MiB, then `boot.s`, then comes
+//! here, takes its number, and waits, halted, until [`release`]. A CPU that does not come in time, or lacks a feature
+//! of the bootstrap CPU, is put back to sleep; the machine runs without it. CPU numbers have no gaps.
 
 use crate::acpi::Platform;
 use crate::boot_memory::BootMemory;
@@ -16,7 +16,7 @@ use core::arch::naked_asm;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Nanoseconds between INIT and STARTUP (64-bit processors need none of the 10 ms of the specification), between two
-/// STARTUPs, and until a processor counts as dead: long, because a busy host may not run it for a while.
+/// STARTUPs, and until a processor counts as dead. The last is long, because a busy host may not run it for a while.
 const AFTER_INIT: u64 = 200_000;
 const AFTER_STARTUP: u64 = 10_000_000;
 const PATIENCE: u64 = 2_000_000_000;

@@ -1,7 +1,7 @@
 //! The first serial line (16550 at 0x3f8): the kernel's early log and its panic record.
 //!
 //! Polled, transmit only. A line that is not there or never becomes ready costs a bounded wait and then its bytes are
-//! dropped: the record of a dying kernel must not hang it (FAULTS row 96).
+//! dropped. The record of a dying kernel must not hang it (FAULTS row 96).
 
 use crate::port;
 use core::fmt::{self, Write};

@@ -1,4 +1,4 @@
-//! Making the time stamp counters of all CPUs agree: at its start each is asked for its stamp several times; the
+//! Making the time stamp counters of all CPUs agree: at its start each is asked for its stamp several times. The
 //! quickest answer tells its offset from the bootstrap CPU's, and what exceeds the doubt is corrected.
 
 use crate::features::write_msr;
@@ -34,8 +34,8 @@ pub(crate) fn adjust(cpu: &Cpu) {
     ANSWERED.store(0, Ordering::Release);
 }
 
-/// Its counter less this CPU's; 0 if that is within the doubt of the quickest answer. A busy host may let an answer wait
-/// for long, so the first that is quick enough ends the asking.
+/// Its counter less this CPU's; 0 if that is within the doubt of the quickest answer. A busy host may let an answer
+/// wait for long, so the first that is quick enough ends the asking.
 fn measure() -> i64 {
     let mut best = (u64::MAX, 0);
     for _ in 0..ROUNDS {

@@ -1,8 +1,8 @@
 //! What the PVH loader tells: memory map, command line, boot archive, ACPI root pointer.
 //!
-//! Source: the Xen PVH boot ABI, `hvm_start_info` versions 0 and 1. The loader is not trusted
-//! further than it must be: every address is checked to lie in the boot map (the first 4 GiB)
-//! before it is read, and all is copied out, because the memory it lies in is free after boot.
+//! Source: the Xen PVH boot ABI, `hvm_start_info` versions 0 and 1. The loader is not trusted further than it must
+//! be. Every address is checked to lie in the boot map (the first 4 GiB) before it is read. All is copied out,
+//! because the memory it lies in is free after boot.
 
 use crate::layout::{self, PAGE_SIZE};
 use crate::memory_map::{MapError, MemoryMap, Use};
@@ -195,8 +195,8 @@ impl PhysicalMemory for BootMap {
     }
 }
 
-/// The bytes at a physical address below 4 GiB that nobody writes: the firmware's tables while the boot map is in force,
-/// the boot archive at any time of the boot.
+/// The bytes at a physical address below 4 GiB that are never written. These are the firmware's tables while the boot
+/// map is in force, and the boot archive at any time of the boot.
 pub(crate) fn bytes(physical: u64, length: u64) -> Option<&'static [u8]> {
     let end = physical.checked_add(length)?;
     if physical == 0 || end > READABLE {

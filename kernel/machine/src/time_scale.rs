@@ -1,5 +1,5 @@
 //! From ticks of one clock to another by a multiplication and a shift, without division and without wrap-around
-//! (FAULTS row 92): `out = (in * multiplier) >> shift`, in 128 bits.
+//! (FAULTS row 92). The formula is `out = (in * multiplier) >> shift`, in 128 bits.
 
 /// How to convert ticks of one clock into another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 //! Dropping translations from the TLBs of all CPUs before a page is used again (DESIGN.md §2, "TLB").
 //!
-//! A CPU that may hold translations of a root says so before it loads it: by the context that it runs, or in its own structure. Whoever has narrowed a
-//! mapping asks every CPU that shows the root, and waits for the answers. Without PCID a CPU that loads another root has
-//! dropped the old one's translations.
+//! A CPU that may hold translations of a root says so before it loads it: by the context that it runs, or in its own
+//! structure. A CPU that has narrowed a mapping asks every CPU that shows the root, and waits for the answers.
+//! Without PCID a CPU that loads another root has dropped the old one's translations.
 //!
 //! Requests are counted a CPU: one has been answered when the count of answers has reached it. A CPU answers when the
-//! interrupt reaches it. One that waits for a lock answers before it goes on, and is not waited for: the host of a virtual
-//! machine may run the two in turns only.
+//! interrupt reaches it. A CPU that waits for a lock answers before it continues, and is not waited for: the host of
+//! a virtual machine may run the two in turns only.
 
 use crate::{apic, cpu_control, entry, exposed, per_cpu};
 use abi::PageNumber;
@@ -30,8 +30,8 @@ pub enum Extent {
     All,
 }
 
-/// Drops translations under `root` on every CPU that has it loaded; returns when all have. Called with the kernel's lock
-/// held, so that there is one asker at a time.
+/// Drops translations under `root` on every CPU that has it loaded; returns when all have. Called with the kernel's
+/// lock held, so that there is one asker at a time.
 #[inline]
 pub fn drop_everywhere(root: PageNumber, extent: Extent) {
     if cpu_control::loaded_root() == root {
@@ -57,15 +57,16 @@ fn drop_on_others(root: PageNumber) {
     }
 }
 
-/// Makes sure that every other CPU has left whatever it did in the kernel when this was called, and has dropped all that it
-/// held of programs. One that shows no program's address space has: it idles, or waits for the lock. The host of a virtual
-/// machine may take long to run it.
+/// Makes sure that every other CPU has left whatever it did in the kernel when this was called, and has dropped all
+/// that it held of programs. One that shows no program's address space has: it idles, or waits for the lock. The host
+/// of a virtual machine may take long to run it.
 pub fn quiesce() {
     core::sync::atomic::fence(Ordering::SeqCst);
     ask(|cpu| !entry::shows_no_program(&per_cpu::get(cpu).entry));
 }
 
-/// Asks every other CPU that is concerned, and waits for the answers. Who is concerned later has not seen what is dropped.
+/// Asks every other CPU that is concerned, and waits for the answers. A CPU that is concerned later has not seen what
+/// is dropped.
 #[cold]
 fn ask(concerned: impl Fn(usize) -> bool) {
     let this = entry::cpu();
@@ -93,7 +94,7 @@ pub fn stand_by() {
     STANDING_BY.fetch_or(1 << entry::cpu(), Ordering::SeqCst);
 }
 
-/// It goes on, and answers first: who asked meanwhile has not waited.
+/// It continues, and answers first: a CPU that asked meanwhile has not waited.
 pub fn go_on() {
     STANDING_BY.fetch_and(!(1 << entry::cpu()), Ordering::SeqCst);
     answer();

@@ -1,8 +1,9 @@
 //! The trace: the last entries into the kernel of each CPU (DESIGN.md §6), in a kernel that was built with the feature
 //! `trace`; any other keeps none and pays nothing.
 //!
-//! It goes to the serial line when the machine stops, in order or not, a line for each entry; `./chitin run --trace kernel`
-//! shows it. What `entry.s` does by itself leaves no trace: null calls, exceptions, reflections, transfers that take no lock.
+//! It goes to the serial line when the machine stops, in order or not, a line for each entry;
+//! `./chitin run --trace kernel` shows it. What `entry.s` does by itself leaves no trace: null calls, exceptions,
+//! reflections, transfers that take no lock.
 
 use crate::exposed;
 use crate::reference_clock::time_stamp;
@@ -39,8 +40,9 @@ pub(crate) fn note(cause: u64, rip: u64) {
     }
 }
 
-/// Writes all rings to the serial line, once: `trace CPU STAMP CAUSE ENVIRONMENT RIP`, the oldest entry of a CPU first. The
-/// machine is about to stop, and the line may be held by a CPU that has been stopped, so it is not asked for.
+/// Writes all rings to the serial line, once: `trace CPU STAMP CAUSE ENVIRONMENT RIP`, the oldest entry of a CPU
+/// first. The machine is about to stop, and the line may be held by a CPU that has been stopped, so it is not asked
+/// for.
 pub(crate) fn tell() {
     if TOLD.swap(true, Ordering::AcqRel) {
         return;

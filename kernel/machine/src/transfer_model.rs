@@ -1,10 +1,11 @@
-//! Every interleaving of control transfers by the fast way of `entry.s` with each other, with a callee whose entry is changed
-//! meanwhile, and with its destruction, after which its slot and its page serve another environment (FAULTS 44).
+//! Every interleaving of control transfers by the fast way of `entry.s` with each other and with two events. One is a
+//! change of a callee's entry; the other is its destruction, after which its slot and its page serve another
+//! environment (FAULTS 44).
 //!
-//! The steps are those of the macro `transfer`, one for each access to what several CPUs share, and a test holds that the
-//! macro has the same ones in the same order, each once. Accesses are taken to happen one after the other: of two that x86 may
-//! exchange, a store and a later load, one is a locked instruction here, or both are of words of this CPU. Each step that is
-//! left out or taken out of its place, in [`Weakness`], must be found.
+//! The steps are those of the macro `transfer`, one for each access to what several CPUs share. A test asserts that
+//! the macro has the same ones in the same order, each once. Accesses are taken to happen one after the other. x86
+//! may exchange a store and a later load; of two such accesses one is a locked instruction here, or both are of words
+//! of this CPU. Each step that is left out or taken out of its place, in [`Weakness`], must be found.
 
 use std::collections::HashSet;
 use std::vec::Vec;
@@ -38,7 +39,7 @@ enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Weakness {
     None,
-    /// Who has claimed a callee is not looked at.
+    /// The claim of a callee is not looked at.
     NoClaim,
     /// It is compared first and claimed then.
     ComparedTooEarly,
@@ -48,7 +49,7 @@ enum Weakness {
     CallerLetGoFirst,
     /// The entry is looked at, and read again.
     EntryReadTwice,
-    /// Who is destroyed is not marked before its claim is free.
+    /// An environment that is destroyed is not marked before its claim is free.
     NotMarked,
     /// Its page is used again at once.
     NoWaiting,
@@ -112,7 +113,7 @@ enum Doing {
     Program,
     /// This step of a transfer is next.
     Kernel(u8),
-    /// Nothing any more: it schedules, with the lock, somebody else.
+    /// Nothing any more: it schedules, with the lock, another environment.
     Gone,
 }
 
@@ -130,7 +131,7 @@ struct Cpu {
     looked: Option<u64>,
     /// Transfers that it has made.
     made: u8,
-    /// Who destroys waits for it to leave the kernel.
+    /// The CPU that destroys the callee waits for this one to leave the kernel.
     asked: bool,
 }
 
@@ -183,7 +184,7 @@ impl State {
         }
     }
 
-    /// Every state that one step of anybody leads to.
+    /// Every state that one step of any CPU, or of the destruction, leads to.
     fn next(self, weakness: Weakness) -> Result<Vec<Self>, &'static str> {
         let mut all = Vec::new();
         for cpu in 0..CPUS {
@@ -206,7 +207,7 @@ impl State {
         Ok(all)
     }
 
-    /// The program on a CPU calls: the callee, or whoever called it. After two transfers it has done enough.
+    /// The program on a CPU calls: the callee, or the program that called it. After two transfers it has done enough.
     fn call(mut self, cpu: usize) -> Self {
         let own = &mut self.cpus[cpu];
         own.doing = if own.made < 2 { Doing::Kernel(0) } else { Doing::Gone };
@@ -247,7 +248,7 @@ impl State {
         if self.cpus[cpu].caller == CALLEE { cpu as u8 } else { CALLEE as u8 }
     }
 
-    /// Goes on in Rust: the caller runs again.
+    /// Continues in Rust: the caller runs again.
     fn refused(&mut self, cpu: usize) {
         let caller = self.cpus[cpu].caller;
         self.left_kernel(cpu, caller);
@@ -357,7 +358,7 @@ impl State {
                 self.contexts[CALLEE].dying |= weakness != Weakness::NotMarked;
                 Destruction::Condemn
             }
-            // Who runs is interrupted, and condemned by the CPU that holds it.
+            // A callee that runs is interrupted, and condemned by the CPU that holds it.
             Destruction::Condemn if self.contexts[CALLEE].claim == Claim::Free || running.is_some() => {
                 self.contexts[CALLEE].claim = Claim::Condemned;
                 running.into_iter().for_each(|cpu| self.cpus[cpu].doing = Doing::Gone);
@@ -385,7 +386,7 @@ impl State {
         Some(Self { destruction: next, ..self })
     }
 
-    /// What holds always.
+    /// Invariants.
     fn check(&self) -> Found {
         let runs =
             |page: usize| self.cpus.iter().filter(|cpu| cpu.doing == Doing::Program && cpu.shows == page).count();

@@ -1,5 +1,5 @@
-//! Copies between the kernel and the memory of the environment that called it (hubris `umem.rs` and xv6's `copyin` are
-//! the models): through the user's own address, once, under the user's PKRU.
+//! Copies between the kernel and the memory of the environment that called it, through the user's own address, once,
+//! under the user's PKRU. The models are hubris `umem.rs` and xv6's `copyin`.
 //!
 //! A fault inside a copy lands at a fix-up (`entry.s`) and comes back as [`UserFault`]; nothing of the kernel is torn,
 //! because callers copy in before they change anything.

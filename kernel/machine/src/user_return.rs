@@ -1,9 +1,10 @@
 //! IRET in user mode, where an emulator gets it wrong.
 //!
 //! Programs leave an upcall by IRETQ in user mode (DESIGN.md §4). QEMU's TCG before 9.1 makes the stack reads of that
-//! instruction as if the kernel made them, so that with SMAP on each of them faults; a real CPU never reports such a fault
-//! (a protection fault from user mode that claims to be the kernel's). Where one comes, the kernel carries out what the
-//! instruction would have done. `doc/decision/0001-iret-in-user-mode-under-smap.md` tells why, and what it costs.
+//! instruction as if the kernel made them, so that with SMAP on each of them faults. A real CPU never reports such a
+//! fault: a protection fault from user mode that claims to be the kernel's. Where one comes, the kernel carries out
+//! what the instruction would have done. `doc/decision/0001-iret-in-user-mode-under-smap.md` tells why, and what it
+//! costs.
 
 use crate::context::{Entry, Program, Upcall};
 use crate::cpu_control;
@@ -37,7 +38,8 @@ pub(crate) fn carry_out(frame: &mut TrapFrame) -> bool {
     if cs & 0xffff != USER_CODE || ss & 0xffff != USER_DATA {
         return deliver(frame, kind::GENERAL_PROTECTION, cs & 0xfffc, 0);
     }
-    // A RIP above the user half faults when it is fetched: whoever was interrupted before the fetch goes on to that fault.
+    // A RIP above the user half faults when it is fetched: a program that was interrupted before the fetch resumes to
+    // that fault.
     if !is_canonical(rip) {
         return deliver(frame, kind::GENERAL_PROTECTION, 0, 0);
     }

@@ -1,7 +1,7 @@
 //! Vector state: no environment ever sees another's (DESIGN.md §4; FAULTS row 30).
 //!
-//! The registers hold the initial state whenever an environment begins that did not bring its own: either it was loaded,
-//! or nobody with the vector unit on has run since it was.
+//! The registers hold the initial state whenever an environment begins that did not bring its own. Either that state
+//! was loaded, or no environment with the vector unit on has run since it was.
 
 use crate::context::VectorState;
 use crate::exposed;

@@ -1,9 +1,9 @@
 //! Virtio devices over PCI and over plain memory registers (virtio 1.2, sections 3.1, 4.1 and 4.2): found and mapped at
 //! boot, then started by a driver.
 //!
-//! Written by hand on checked registers, because a device may answer anything at any time: what was read once at start
-//! (offsets, sizes) is checked then and remembered, never read again. Only modern devices; nothing but the features that
-//! the driver asked for is accepted.
+//! Written by hand on checked registers, because a device may answer anything at any time. What was read once at
+//! start (offsets, sizes) is checked then and remembered, never read again. Only modern devices; nothing but the
+//! features that the driver asked for is accepted.
 
 use crate::boot_memory::BootMemory;
 use crate::dma::Pinned;
@@ -283,7 +283,8 @@ impl Device {
         }
     }
 
-    /// Makes the queue registers those of queue `index`; returns the most entries it can have, 0 if there is no such queue.
+    /// Makes the queue registers those of queue `index`; returns the most entries it can have, 0 if there is no such
+    /// queue.
     fn select_queue(&self, index: u16) -> u32 {
         match &self.transport {
             Transport::Pci { common, .. } => {

@@ -1,8 +1,9 @@
 //! The split virtqueue (virtio 1.2, section 2.7), proof against its device (FAULTS row 75).
 //!
-//! The three rings lie in memory that the device can write. So nothing is ever read back but the used ring, and that is
-//! checked against what the kernel remembers on its own side: which chains are out, with how many writable bytes, under
-//! which token, over which pages of programs. A device that breaks the rules gets [`Broken`], and its driver resets it.
+//! The three rings lie in memory that the device can write. So nothing is ever read back but the used ring, and that
+//! is checked against what the kernel remembers on its own side. That is which chains are out, with how many writable
+//! bytes, under which token, over which pages of programs. A device that breaks the rules gets [`Broken`], and its
+//! driver resets it.
 //!
 //! Invariants:
 //! - a chain that the device has keeps its pins: they come out by [`Virtqueue::take`], or after a reset of the device;

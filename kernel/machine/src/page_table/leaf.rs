@@ -71,8 +71,8 @@ impl Grant {
         if row.address % PAGE_SIZE == self.key { self.opens(row.entry, pages).map(|(info, _)| info) } else { None }
     }
 
-    /// The record of the page of an entry that maps a small one, one of all `pages`, and the word of its state, if who has the key may
-    /// map it so.
+    /// The record of the page of an entry that maps a small one, one of all `pages`, and the word of its state.
+    /// Nothing if the holder of the key may not map it so.
     #[inline(always)]
     pub(super) fn opens(self, entry: u64, pages: &'static [PageInfo]) -> Option<(&'static PageInfo, u64)> {
         let refused = LARGE | !ALLOWED | if self.write { 0 } else { WRITE };
@@ -85,7 +85,7 @@ impl Grant {
         if self.write || row.entry & WRITE == 0 { self.covering(row, pages) } else { None }
     }
 
-    /// The same, whether it is to be written or not.
+    /// The same, for reading or for writing.
     #[inline(always)]
     fn covering(self, row: &MapRow, pages: &'static [PageInfo]) -> Option<&'static PageInfo> {
         if row.address % PAGE_SIZE == self.key {
@@ -135,8 +135,8 @@ impl Memory {
         old
     }
 
-    /// Unmaps the pages of a level-1 table, `limit` at most, up to the first that is freed by it. Returns how many are unmapped, and
-    /// the index that it came to; none: the table is empty.
+    /// Unmaps the pages of a level-1 table, `limit` at most, up to the first that is freed by it. Returns how many
+    /// are unmapped, and the index that it came to; none: the table is empty.
     pub fn unmap_run(&mut self, page: PageNumber, limit: usize) -> (usize, Option<usize>) {
         let (pages, mut left, mut uses) = (exposed::pages(), limit, Uses::begin());
         let came_to = drain(page, |word, old| {

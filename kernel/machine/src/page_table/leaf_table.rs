@@ -59,9 +59,10 @@ impl LeafTable<'_> {
         Slot { table: self.table, index: index(address, 1) }
     }
 
-    /// Edits the entries of rows and returns how many are done, and whether TLBs have to know. A row keeps the page that is
-    /// mapped, maps one where none was, or unmaps one. Ends before a row of another kind, or whose address lies outside of
-    /// the table, or that allows what neither the old entry does nor `grant`, or that would free its page.
+    /// Edits the entries of rows and returns how many are done, and whether TLBs have to know. A row keeps the page
+    /// that is mapped, maps one where none was, or unmaps one. Ends before a row of another kind, a row whose address
+    /// lies outside of the table, or one that would free its page. It also ends before a row that allows what neither
+    /// the old entry does nor `grant`.
     #[inline(never)]
     pub fn change(&mut self, rows: &[MapRow], grant: Grant) -> (usize, bool) {
         let (known, pages) = (self.memory.entry_bits, exposed::pages());
@@ -73,7 +74,7 @@ impl LeafTable<'_> {
         while let [row, rest @ ..] = left {
             let Some(word) = self.word(row.address) else { break };
             let (entry, old) = (row.entry, word.load(Ordering::Relaxed));
-            // What is in a table has none of the bits that nobody may set.
+            // What is in a table has none of the bits that no caller may set.
             if old == 0 && entry & PRESENT != 0 {
                 let bound = self.bind_run(left, grant);
                 if bound == 0 {
@@ -174,7 +175,8 @@ impl LeafTable<'_> {
         is_bound
     }
 
-    /// Where a fresh page can be mapped without anything coming free: where nothing is, or a page that stays when it is gone.
+    /// Where a fresh page can be mapped without anything coming free: where nothing is, or a page that stays when it
+    /// is gone.
     #[inline(always)]
     pub fn opening(&self, address: u64) -> Option<Opening> {
         let index = (address.wrapping_sub(self.first) >> PAGE_SIZE.trailing_zeros()) as usize;
@@ -187,8 +189,8 @@ impl LeafTable<'_> {
         stays.then_some(Opening { index, left: Some(left) })
     }
 
-    /// Takes a free page for a program, filled with zeros or with what lies in an ordinary page, and maps it in an opening of
-    /// this table. The result is the entry: as the one that is given, with its number.
+    /// Takes a free page for a program, filled with zeros or with what lies in an ordinary page, and maps it in an
+    /// opening of this table. The result is the entry: as the one that is given, with its number.
     #[inline(always)]
     pub fn supply(&mut self, opening: Opening, entry: u64, page: Numbered, source: Option<Numbered>) -> u64 {
         assert!(entry & (PRESENT | LARGE | !ALLOWED) == PRESENT, "entry {entry:#x} is none of a small page");
@@ -217,9 +219,9 @@ impl LeafTable<'_> {
 }
 
 impl Memory {
-    /// Copies entries of a level-1 table from one on into another table that nothing leads to, `limit` at most: those that map pages by
-    /// what is granted, up to the first that is of another kind or that the other table has. The result is the index that it came to,
-    /// and how many are copied.
+    /// Copies entries of a level-1 table from one on into another table that nothing leads to, `limit` at most. It
+    /// copies those that map pages by what is granted, up to the first that is of another kind or that the other
+    /// table has. The result is the index that it came to, and how many are copied.
     #[inline(never)]
     pub fn copy_run(&mut self, from: Slot, to: PageNumber, limit: usize, grant: Grant) -> (usize, usize) {
         let (info, pages, known) = (memory::info(to).expect("a table has a record"), exposed::pages(), self.entry_bits);
@@ -280,15 +282,15 @@ impl Memory {
     }
 }
 
-/// The bits in which an entry that keeps its page stays as it is: what is mapped, and what nobody may set, of those that
-/// CPUs know.
+/// The bits in which an entry that keeps its page stays as it is: what is mapped, and what no caller may set, of
+/// those that CPUs know.
 #[inline(always)]
 pub(crate) const fn kept(known: u64) -> u64 {
     PAGE | PRESENT | LARGE | !(ALLOWED & known)
 }
 
-/// Replaces an entry by one that maps the same page. What the CPU noted in the old one since anybody looked is in what the
-/// exchange gives.
+/// Replaces an entry by one that maps the same page. What the CPU set in the old one since the last look is in what
+/// the exchange gives.
 #[inline(always)]
 fn replace(word: &AtomicU64, new: u64) {
     let old = word.swap(new, Ordering::AcqRel);
@@ -297,8 +299,8 @@ fn replace(word: &AtomicU64, new: u64) {
     }
 }
 
-/// The rows of [`LeafTable::change`] that bind a page, unbind one, or put one in the place of another; whether TLBs have to
-/// know.
+/// The rows of [`LeafTable::change`] that bind a page, unbind one, or put one in the place of another; whether TLBs
+/// have to know.
 #[inline(never)]
 fn exchange(table: &PageInfo, word: &AtomicU64, row: &MapRow, known: u64, grant: Grant) -> Option<bool> {
     let old = word.load(Ordering::Relaxed);

@@ -1,16 +1,18 @@
 //! Page tables of programs: walking them and changing one entry at a time (SDM volume 3, chapter 4).
 //!
-//! Owns the count of references to each mapped page and of links to each table. What holds always:
+//! Owns the count of references to each mapped page and of links to each table. Invariants:
 //!
-//! - a present entry at level 1 (or a large one at level 2) maps only pages that programs may see, and maps writable only
-//!   ordinary pages and the pages of environment areas;
+//! - a present entry at level 1 (or a large one at level 2) maps only pages that programs may see. It maps writable
+//!   only ordinary pages and the pages of environment areas;
 //! - a present entry above level 1 leads to a page of kind page table whose level is one less;
-//! - `references` of a page is the number of entries that map it, `links` of a table the number of entries that lead to it.
+//! - `references` of a page is the number of entries that map it, `links` of a table the number of entries that lead
+//!   to it.
 //!
 //! `walk` finds the slot of an address, and `used` the entries of a table; `leaf` is about entries that map pages and what may be
 //! mapped by which right, `leaf_table` about many of them in one table; `link` makes tables and links them.
 //!
-//! Who may do what is decided by the kernel proper; what is decided here is only what could break the kernel itself.
+//! The kernel proper decides which environment may do what; this module decides only what could break the kernel
+//! itself.
 
 mod leaf;
 mod leaf_table;

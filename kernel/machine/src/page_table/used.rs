@@ -13,8 +13,8 @@ pub(super) const EIGHTH: usize = ENTRIES / 8;
 const TOGETHER: usize = 8;
 const _: () = assert!(TOGETHER == 8);
 
-/// Notes that a table may hold an entry at an index from now on. Tables are mostly empty: who looks for entries looks at
-/// the eighths that may hold some.
+/// Notes that a table may hold an entry at an index from now on. Tables are mostly empty: who looks for entries looks
+/// at the eighths that may hold some.
 #[inline(always)]
 pub(super) fn note_used(info: &PageInfo, index: usize) {
     let (word, bit) = (info.state.load(Ordering::Relaxed), 1 << (EIGHTHS_SHIFT as usize + index / EIGHTH));
@@ -40,8 +40,8 @@ fn eighths(info: &PageInfo) -> u8 {
     (info.state.load(Ordering::Relaxed) >> EIGHTHS_SHIFT) as u8
 }
 
-/// The index of the first entry of a table from one on that is not 0; that of the end where there is none. Of a root only
-/// the user's half counts.
+/// The index of the first entry of a table from one on that is not 0; that of the end where there is none. Of a root
+/// only the user's half counts.
 pub(super) fn next_used(page: PageNumber, from: usize) -> usize {
     let info = memory::info(page).expect("a table has a record");
     let entries = table(page);
@@ -66,8 +66,8 @@ pub(super) fn next_used(page: PageNumber, from: usize) -> usize {
     ENTRIES
 }
 
-/// Has `take` take the entries of a table that are not 0, one after the other. The result is the index of the first that it does not
-/// take; none: the table is empty. Eighths that are empty then are not looked at any more.
+/// Has `take` take the entries of a table that are not 0, one after the other. The result is the index of the first
+/// that it does not take; none: the table is empty. Eighths that are empty then are not looked at any more.
 #[inline(always)]
 pub(super) fn drain(page: PageNumber, mut take: impl FnMut(&AtomicU64, u64) -> bool) -> Option<usize> {
     let info = memory::info(page).expect("a table has a record");
@@ -154,8 +154,9 @@ impl Memory {
         (index < ENTRIES).then_some(Slot { table: page, index })
     }
 
-    /// The first slot of a table that is not empty, where that of another table, into which it is copied from the beginning on, is: in
-    /// the last eighth that the other one has used, or behind it.
+    /// The first slot of a table that is left to copy: not empty, where the slot of the other table is empty. The
+    /// other table is filled from its beginning on. So the slot lies in the last eighth that the other one has used,
+    /// or behind it.
     pub fn first_left(&self, page: PageNumber, other: PageNumber) -> Option<Slot> {
         let begun = eighths(memory::info(other).expect("a table has a record"));
         let last = begun.checked_ilog2().unwrap_or(0) as usize;
