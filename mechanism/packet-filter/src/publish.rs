@@ -13,7 +13,7 @@ use crate::unlink::{CodeBlocks, Severed};
 use crate::words::Words;
 
 /// Pieces that one change emits at most: two tails, two branches where they part, the branch that leads there, and
-/// the branches of the state that was part of a larger piece. The rest is room to spare.
+/// those of a state that was part of a larger piece. The rest is room to spare.
 const PIECES: usize = 16;
 
 /// What a piece of code is for.
