@@ -12,7 +12,7 @@ use crate::target::Target;
 use crate::unlink::{CodeBlocks, Severed};
 use crate::words::Words;
 
-/// Pieces that one change emits at most: two tails, two branches where they part, the branch that leads there, and
+/// Pieces that one change emits at most: two tails, two branches where they part, the branch leading there, and
 /// those of a state that was part of a larger piece. The rest is room to spare.
 const PIECES: usize = 16;
 
