@@ -2,7 +2,7 @@
 //! slices and whatever else has a budget (DESIGN.md §1).
 //!
 //! Neither knows of the other; both are children of this program. Twenty times tiny is killed while ExOS runs, and
-//! twenty times ExOS while tiny runs, at random points; who is not killed says what it always says. The output of the
+//! twenty times ExOS while tiny runs, at random points; the survivor says what it always says. The output of the
 //! system that will be killed is kept from standard output. So what comes there is whole transcripts of the
 //! survivors, one after the other.
 

@@ -60,7 +60,7 @@ impl Boot {
         KernelMap::resume(&mut self.memory(), huge_pages).map_exposed(&window).is_ok()
     }
 
-    /// The boot archive itself, read-only for everybody from now on.
+    /// The boot archive itself, read-only for all from now on.
     pub fn archive_bytes(&self) -> &'static [u8] {
         let archive = self.archive();
         crate::start_info::bytes(archive.start, archive.end - archive.start).unwrap_or(&[])

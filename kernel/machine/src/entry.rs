@@ -52,7 +52,7 @@ pub struct EntryState {
     pub cpu_record: AtomicU64,
     /// What CR3 holds while no context runs.
     pub address_space: AtomicU64,
-    /// Not zero: who runs is the runner of the position.
+    /// Not zero: the running environment is the runner of the position.
     pub position: AtomicU64,
     /// Not zero: the CPU has FSGSBASE.
     pub fs_gs_base: AtomicU64,
@@ -369,7 +369,7 @@ pub fn leave(context: &Context) {
 #[inline(always)]
 fn leave_address_space(context: &Context) {
     let state = entry_state();
-    // In this order: who reads that none runs reads what is loaded after it.
+    // In this order: a CPU that reads that none runs reads what is loaded after it.
     state.address_space.store(context.address_space.load(Ordering::Relaxed), Ordering::Release);
     state.current.store(0, Ordering::Release);
     state.private.store(0, Ordering::Relaxed);
@@ -433,7 +433,7 @@ fn install_context(context: &Context, pkru: u64) {
     vector_state::switch_to((on && forced).then_some(&context.vector), on);
 }
 
-/// Says who runs, then loads its address space unless it is the one that is loaded.
+/// Publishes the running context, then loads its address space unless it is the one that is loaded.
 #[inline(always)]
 fn install_address_space(context: &Context, loaded: u64) {
     let state = entry_state();

@@ -98,7 +98,7 @@ impl Turns {
         tlb::go_on();
     }
 
-    /// Lets go, and offers the lock to the next CPU around that waits.
+    /// Releases the lock, and offers it to the next CPU around that waits.
     #[inline(always)]
     fn pass_on(&self) {
         let next = match self.waiting.load(Ordering::Relaxed) {

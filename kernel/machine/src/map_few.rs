@@ -112,7 +112,7 @@ pub(crate) fn set_records(pages: &'static [PageInfo], events: &'static AtomicU64
     chitin_binding_events.store(core::ptr::from_ref(events) as u64, Ordering::Relaxed);
 }
 
-/// Nothing is known any more; who is remembered next begins another generation.
+/// Nothing is known any more; the environment that is remembered next begins another generation.
 #[inline(always)]
 pub fn forget() {
     chitin_last_map.context.store(0, Ordering::Relaxed);

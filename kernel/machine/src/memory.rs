@@ -76,7 +76,7 @@ pub(crate) fn first_state(kind: PageKind) -> u64 {
     1 << 32 | PageState::of(kind).word()
 }
 
-/// Makes a page another kind, whose contents stay, and stay readable to whom they were.
+/// Makes a page another kind, whose contents stay, and stay readable as they were.
 fn rename(info: &PageInfo, kind: PageKind) {
     let generation = info.state.load(Ordering::Relaxed) >> 32;
     let flags = state(info).flags & abi::page::WATCHED;
@@ -439,8 +439,8 @@ impl Memory {
         set_flags(info, 0, abi::page::DIRTY);
     }
 
-    /// Fills a private page of an environment area with what is in an ordinary page: who looked at it before looks at
-    /// another.
+    /// Fills a private page of an environment area with what is in an ordinary page: a reader that looked at it
+    /// before looks at another.
     pub fn refill_private(&mut self, page: PageNumber, source: PageNumber) {
         let info = info(page).expect("a private page has a record");
         assert!(state(info).kind == PageKind::EnvironmentPrivate && self.is_ordinary(source));

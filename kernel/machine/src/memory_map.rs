@@ -1,4 +1,4 @@
-//! The physical memory as a sorted list of disjoint page ranges: who uses which page after boot.
+//! The physical memory as a sorted list of disjoint page ranges: the use of each page after boot.
 //!
 //! Built from the loader's map, which is not trusted: entries may overlap, wrap around, repeat or
 //! claim absurd sizes. Where entries disagree, "not RAM" wins. What always holds: ranges are

@@ -84,7 +84,7 @@ const CPUS: usize = 2;
 const USER_ENTRY: u64 = 0x1000;
 const KERNEL_ENTRY: u64 = 1 << 63 | 0x2000;
 const USER_HALF: u64 = (1 << 47) - 1;
-/// The number of who comes into the callee's slot after it.
+/// The number of the environment that comes into the callee's slot after it.
 const NEXT: u8 = 9;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

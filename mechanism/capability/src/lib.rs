@@ -33,7 +33,7 @@ pub const fn root() -> Capability {
     Capability { length: 0, rights: Rights::ALL, components: [0; NAME_COMPONENTS] }
 }
 
-/// The name that everybody holds, with every right.
+/// The name that all environments hold, with every right.
 pub const fn well_known() -> Capability {
     named([WELL_KNOWN])
 }

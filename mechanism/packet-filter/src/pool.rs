@@ -1,4 +1,4 @@
-//! A fixed number of records in storage given by the caller, handed out and taken back.
+//! A fixed number of records in storage given by the caller: a pool that hands them out and gets them back.
 //!
 //! Index 0 is never handed out: it means "none". Records that are free form a list through
 //! their own link; records never used lie above `fresh`.

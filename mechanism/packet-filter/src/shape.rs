@@ -77,7 +77,7 @@ impl<'a> Shapes<'a> {
         Ok(child)
     }
 
-    /// Drops one reference; says who is no longer charged when the node went.
+    /// Drops one reference; returns the owner that is no longer charged when the node went.
     pub(crate) fn release(&mut self, shape: u32, fuel: &mut Fuel) -> Option<u32> {
         self.pool[shape].references -= 1;
         if self.pool[shape].references > 0 {

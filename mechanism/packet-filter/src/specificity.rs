@@ -7,7 +7,7 @@
 //!    atoms name it. A range counts `log2(values of the field / values it admits)`, less the bits already fixed in
 //!    its bytes. Only one range (the narrowest, then the earlier) counts for any byte. More bits win. The count never
 //!    says more than the atoms do: saying one thing twice gains nothing.
-//! 2. *Length.* Who asks for the longer packet wins.
+//! 2. *Length.* The filter that asks for the longer packet wins.
 //! 3. *Age.* The older filter wins, and in one filter the earlier conjunction.
 //!
 //! No two conjunctions have the same age, so this is a strict total order, and it depends on nothing

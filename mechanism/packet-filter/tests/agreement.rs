@@ -1,4 +1,4 @@
-//! The merged structure gives every packet to whom the naive model gives it.
+//! The merged structure gives every packet to the same owner as the naive model.
 
 mod support;
 

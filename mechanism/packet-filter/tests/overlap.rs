@@ -1,4 +1,4 @@
-//! The overlap check against every packet of a small world, and in it the rule of who wins.
+//! The overlap check against every packet of a small world, and in it the rule that decides the winner.
 
 mod support;
 

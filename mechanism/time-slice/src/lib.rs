@@ -1,4 +1,4 @@
-//! The slice vector of one CPU (exokernel-sosp95 §5.1.1): who holds which position, and who runs next.
+//! The slice vector of one CPU (exokernel-sosp95 §5.1.1): owners of positions, and the choice of the next one.
 //!
 //! Owns the order: positions run round robin, free ones take no time. A bit a position says that it is allocated, so
 //! that the search for the next one costs a few instructions however long the vector is. Invariants:

@@ -1,9 +1,8 @@
 //! When the clock alone may next make a predicate true: where an idle CPU sets its
 //! timer.
 //!
-//! The times at which all clock terms of one product hold are an interval with at
-//! most sixteen points cut out (`!=`). Words of memory are left aside: who changes
-//! one kicks the idle CPU, which evaluates anew.
+//! The times at which all clock terms of one product hold are an interval with at most sixteen points cut out (`!=`).
+//! Words of memory are left aside: the writer of one kicks the idle CPU, which evaluates anew.
 
 use abi::predicate::Operator;
 

@@ -95,7 +95,7 @@ impl Grant {
         }
     }
 
-    /// The same for who has the key; and the word of the page's state.
+    /// The same for the holder of the key; and the word of the page's state.
     #[inline(always)]
     fn covering_page(self, entry: u64, pages: &'static [PageInfo]) -> Option<(&'static PageInfo, u64)> {
         let page = page_of(entry).0 as usize;

@@ -13,8 +13,8 @@ pub(super) const EIGHTH: usize = ENTRIES / 8;
 const TOGETHER: usize = 8;
 const _: () = assert!(TOGETHER == 8);
 
-/// Notes that a table may hold an entry at an index from now on. Tables are mostly empty: who looks for entries looks
-/// at the eighths that may hold some.
+/// Records that a table may hold an entry at an index from now on. Tables are mostly empty: a search looks only at
+/// the eighths that may hold entries.
 #[inline(always)]
 pub(super) fn note_used(info: &PageInfo, index: usize) {
     let (word, bit) = (info.state.load(Ordering::Relaxed), 1 << (EIGHTHS_SHIFT as usize + index / EIGHTH));

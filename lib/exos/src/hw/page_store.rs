@@ -128,7 +128,7 @@ impl PageStorage for PageStore {
     }
 
     /// A page that others still map is given up, so that they do not see what comes into its place. It stays under
-    /// its list: who copies a page table that maps it needs the right to it.
+    /// its list: a process that copies a page table that maps it needs the right to it.
     fn free(&mut self, page: u32) {
         let number = self.pages[page as usize];
         self.shared.remove(&page);

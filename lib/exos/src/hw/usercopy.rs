@@ -88,7 +88,7 @@ unsafe extern "C" {
     static exos_user_exchange_end: u8;
 }
 
-/// Where to go on after a fault at `rip` that cannot be mended; `None` where `rip` is not in a copy.
+/// Where to resume after a fault at `rip` that cannot be repaired; `None` where `rip` is not in a copy.
 pub fn fix_up(rip: u64) -> Option<u64> {
     let copy = (exos_user_copy as *const () as u64, &raw const exos_user_copy_end as u64);
     let touch = (exos_user_look as *const () as u64, &raw const exos_user_touch_end as u64);

@@ -23,7 +23,7 @@ pub struct Waiter {
     pub home: u64,
 }
 
-/// All of them, who came first in front.
+/// All of them, the first to come in front.
 #[derive(Clone, Debug, Default)]
 pub struct SharedFutexes {
     waiters: Vec<Waiter>,
@@ -73,8 +73,8 @@ impl SharedFutexes {
         (own + others).min(most)
     }
 
-    /// Lets up to `most` of a principal's that wait for one word wait for another, behind who waits there; how many
-    /// they are.
+    /// Lets up to `most` of a principal's that wait for one word wait for another, behind those that wait there; how
+    /// many they are.
     pub fn requeue(&mut self, principal: u64, from: u64, to: u64, most: u64) -> u64 {
         let mut left = most;
         let (mut moved, kept): (Vec<Waiter>, Vec<Waiter>) = self.waiters.drain(..).partition(|waiter| {

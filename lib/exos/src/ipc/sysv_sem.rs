@@ -1,4 +1,5 @@
-//! Sets of semaphores (semop(2)): several changes that happen together or not at all, and are undone for who dies.
+//! Sets of semaphores (semop(2)): several changes that happen together or not at all, and are undone when their
+//! process dies.
 
 use crate::errno::{Errno, Result};
 use alloc::collections::BTreeMap;
@@ -13,7 +14,7 @@ pub const MOST: usize = 32000;
 pub const MOST_CHANGES: usize = 500;
 /// Flag of a change: it is not waited for.
 pub const NO_WAIT: u16 = 0o4000;
-/// Flag of a change: it is taken back when the process ends.
+/// Flag of a change: it is undone when the process ends.
 pub const UNDO: u16 = 0x1000;
 
 /// A semaphore.
@@ -143,12 +144,12 @@ impl Set {
         Ok(())
     }
 
-    /// Processes that have something to be taken back.
+    /// Processes that have something to undo.
     pub fn debtors(&self) -> Vec<u64> {
         self.undo.keys().copied().collect()
     }
 
-    /// A process has ended: what it did is taken back, as far as values can be. Says whether anything changed.
+    /// A process has ended: what it did is undone, as far as values can be. Says whether anything changed.
     pub fn leave(&mut self, process: u64, now: u64) -> bool {
         self.waiting.remove(&process);
         let Some(undo) = self.undo.remove(&process) else { return false };

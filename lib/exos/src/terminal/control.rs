@@ -33,7 +33,7 @@ pub fn open() -> Result<Object> {
 pub fn open_slave(node: u64, flags: u32) -> Result<Object> {
     let terminal = pty_master::open_slave(node)?;
     if flags & linux::O_NOCTTY == 0 {
-        // Everybody else just has it open.
+        // All others just have it open.
         let _ = take_control(&terminal, 0);
     }
     Ok(Object::Terminal(terminal))

@@ -1,4 +1,4 @@
-//! Job control: who may read from a terminal, write to it and change it (POSIX.1-2017, 11.1.4).
+//! Job control: which processes may read from a terminal, write to it and change it (POSIX.1-2017, 11.1.4).
 
 use super::Terminal;
 use super::pty_master::forget;
@@ -24,8 +24,8 @@ pub enum Attempt {
     Write,
 }
 
-/// Waits until the running process may do something to a terminal: who is in the background of the terminal that
-/// controls it is stopped, if it does not refuse.
+/// Waits until the running process may do something to a terminal. A process in the background of its controlling
+/// terminal is stopped, if it does not refuse.
 pub fn wait_for_turn(terminal: &Terminal, attempt: Attempt) -> Result<()> {
     while is_in_background(terminal) {
         let signal = match attempt {

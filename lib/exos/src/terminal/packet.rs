@@ -1,5 +1,5 @@
-//! Packet mode: the master of a pseudo-terminal is told when its slave is flushed, held, or changes who does flow
-//! control (`TIOCPKT`, ioctl_tty(2)).
+//! Packet mode: the master of a pseudo-terminal is told when its slave is flushed or held, or when the side that does
+//! flow control changes (`TIOCPKT`, ioctl_tty(2)).
 
 use super::termios::Modes;
 use super::tty_state::{Terminal, place};

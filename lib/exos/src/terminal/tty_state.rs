@@ -1,7 +1,7 @@
 //! The pages of a terminal, and the lock on them.
 //!
 //! The first page holds the words below, the next two the cells for readers, the last the line that is being edited.
-//! Counts only grow, as in a pipe, so that who waits sleeps on a wakeup predicate over them. A pseudo-terminal has a
+//! Counts only grow, as in a pipe, so that a waiter sleeps on a wakeup predicate over them. A pseudo-terminal has a
 //! ring besides, which carries what is printed to its master.
 
 use super::line_discipline::{Cell, Discipline, Effects, LINE_BYTES, Line};
@@ -39,7 +39,7 @@ pub(super) mod place {
     pub(in crate::terminal) const LINE_LENGTH: usize = 7;
     pub(in crate::terminal) const LINE_STATE: usize = 8;
     pub(in crate::terminal) const HELD: usize = 9;
-    /// How often a session that it controlled came to its end: who had it open before is hung up.
+    /// How often a session that it controlled came to its end: a process that had it open before is hung up.
     pub(in crate::terminal) const SESSIONS_ENDED: usize = 10;
     /// No process has the slave open any more, though one had.
     pub(in crate::terminal) const CLOSED: usize = 11;
@@ -313,7 +313,8 @@ impl Terminal {
         tell_hung_up(self.pages.words());
     }
 
-    /// The leader of the session that it controls has ended: who has it open reads its end and writes nothing more.
+    /// The leader of the session that it controls has ended: a process that has it open reads its end and writes
+    /// nothing more.
     pub fn end_session(&self) {
         self.word(place::SESSIONS_ENDED).fetch_add(1, SeqCst);
         crate::wait::kick_idle();
@@ -343,7 +344,7 @@ impl Terminal {
         [word(self.word(place::HELD), Operator::Equal, 0), gone, ended]
     }
 
-    /// True when the terminal is gone for who opened it.
+    /// True when the terminal is gone for the process that opened it.
     pub(super) fn gone(&self) -> [Term; 2] {
         [
             word(self.word(place::HUNG_UP), Operator::NotEqual, 0),

@@ -75,7 +75,7 @@ impl Terminal {
         }
     }
 
-    /// Waits for the turn of who writes, and until something may be written.
+    /// Waits for the turn of the writer, and until something may be written.
     pub fn wait_to_write(&self) -> Result<()> {
         if self.modes().has_local(linux::TOSTOP) {
             job_control::wait_for_turn(self, Attempt::Write)?;

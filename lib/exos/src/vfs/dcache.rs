@@ -180,7 +180,7 @@ impl<'a> Dcache<'a> {
         Self { names: table(names), nodes: table(nodes), links: table(rest) }
     }
 
-    /// What a name in a directory leads to, if that is shown: then everybody may search the directory.
+    /// What a name in a directory leads to, if the cache has it: then all users may search the directory.
     pub fn name(self, directory: NodeId, name: &[u8]) -> Option<Named> {
         self.look_up(directory, &Name::of(name)?)
     }
@@ -259,7 +259,7 @@ impl<'a> Dcache<'a> {
         self.lead(directory, &target[..length], true, links)
     }
 
-    /// The directory itself, for the name `.`, where everybody may search it.
+    /// The directory itself, for the name `.`, where all users may search it.
     fn dot(self, at: NodeId) -> Option<Named> {
         const ALL_SEARCH: u32 = 0o111;
         let status = self.node(at)?;
@@ -392,7 +392,7 @@ fn table<const WORDS: usize, const ENTRIES: usize>(words: &[AtomicU64]) -> &[[At
     words.as_chunks().0.first_chunk().expect("there are words enough for the catalogue")
 }
 
-/// Symbolic links that are followed in one walk: who meets more asks.
+/// Symbolic links that are followed in one walk: a process that meets more asks the server.
 const MOST_LINKS: u32 = 4;
 
 /// The sequence number and the words of an entry, unless it is being written.
@@ -424,7 +424,7 @@ fn invalidate(entry: &[AtomicU64]) {
 #[derive(Debug, Default)]
 pub struct Changes {
     nodes: Few,
-    /// Nodes whose contents changed, and nothing that decides who may see them.
+    /// Nodes whose contents changed, and no permissions.
     contents: Few,
     /// Nodes that were read.
     read: Few,

@@ -180,7 +180,7 @@ fn has_users(node: &Inode) -> bool {
     node.is_file() || node.is_directory()
 }
 
-/// Whether it is a folder in which everybody has files.
+/// Whether it is a folder in which all users have files.
 fn is_common(node: &Inode) -> bool {
     node.is_directory() && node.mode & linux::S_ISVTX != 0
 }

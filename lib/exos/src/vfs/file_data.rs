@@ -43,7 +43,7 @@ pub trait PageStorage {
     fn share(&mut self, page: u32);
     /// Whether others may write any page.
     fn has_shared(&self) -> bool;
-    /// Takes back what [`Self::share`] gave, where no process maps the page; whether it could.
+    /// Undoes [`Self::share`], where no process maps the page; whether it could.
     fn unshare(&mut self, page: u32) -> bool;
     /// The boot archive.
     fn archive(&self) -> &[u8];

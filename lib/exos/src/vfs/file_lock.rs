@@ -71,7 +71,7 @@ impl Lock {
 /// The last byte that a file can have: a lock up to there goes to the end.
 const LAST_OFFSET: u64 = i64::MAX as u64;
 
-/// All locks of a file system, and who waits for which.
+/// All locks of a file system, and which owner waits for which.
 #[derive(Debug, Default)]
 pub struct Locks {
     held: BTreeMap<NodeId, Vec<Lock>>,
@@ -164,7 +164,7 @@ impl Locks {
         self.waiting.remove(&owner);
     }
 
-    /// The lines of `/proc/locks`: each lock, and behind it who waits for it; `volume` tells where a node lies.
+    /// The lines of `/proc/locks`: each lock, and behind it its waiters; `volume` tells where a node lies.
     pub fn lines(&self, volume: impl Fn(NodeId) -> u32) -> Vec<String> {
         let held = self.held.iter().flat_map(|(node, held)| held.iter().map(move |lock| (*node, lock)));
         let mut lines = Vec::new();

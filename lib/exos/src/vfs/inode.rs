@@ -211,7 +211,7 @@ impl Inode {
     }
 }
 
-/// Whose a node is, and who may do what with it.
+/// Owner and permissions of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnerAndMode {
     /// Number of the node.

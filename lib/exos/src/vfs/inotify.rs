@@ -1,8 +1,9 @@
-//! Watches on nodes (inotify(7)): who asked for events of which nodes, and the events that wait to be read.
+//! Watches on nodes (inotify(7)): which instances asked for events of which nodes, and the events that wait to be
+//! read.
 //!
-//! Pure. The tree notes events where it changes; who keeps the tree adds those of opening and closing. An instance is
-//! known by the number of a node that its descriptors hold, and goes with it. Where no node is watched, recording an
-//! event costs one comparison.
+//! Pure. The tree records events where it changes; its keeper adds those of opening and closing. An instance is known
+//! by the number of a node that its descriptors hold, and goes with it. Where no node is watched, recording an event
+//! costs one comparison.
 
 use super::file_data::PageStorage;
 use super::inode::{Inode, NodeId};
@@ -47,7 +48,7 @@ struct Instance {
     events: VecDeque<Event>,
 }
 
-/// All instances, and who watches a node.
+/// All instances, and the watchers of each node.
 #[derive(Debug, Default)]
 pub struct Watches {
     instances: BTreeMap<NodeId, Instance>,
@@ -239,7 +240,7 @@ impl Watches {
 }
 
 impl<S: PageStorage> FileTree<S> {
-    /// Something happened to a node: who watches the directory of its name is told first.
+    /// Something happened to a node: the watchers of the directory of its name are told first.
     pub fn note_event(&mut self, id: NodeId, event: u32) {
         if self.watches.watchers.is_empty() {
             return;

@@ -3,7 +3,7 @@
 //! `node` is what a file is, `entries` are the names in a directory, `path` finds a node, `tree` changes names, `contents` reads and writes bytes, which lie in `pages`,
 //! `extended_attribute` is what programs keep beside them, `extent` is about holes, `seal` about seals, `lock` about record locks, `catalogue` is what all may read of names and nodes.
 //! `mount_table` says what is found where, `mount` changes that, `volume` is what can be mounted. `number_map` finds things by
-//! their numbers. `watch` is about who waits for events of nodes.
+//! their numbers. `watch` is about inotify watches of nodes.
 
 pub mod cpu_cache;
 pub mod dcache;

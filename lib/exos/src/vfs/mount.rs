@@ -271,7 +271,7 @@ impl<S: PageStorage> FileTree<S> {
         Ok(root)
     }
 
-    /// The lines of `/proc/self/mountinfo` from the `skip`-th on, as the root of who asks shows them.
+    /// The lines of `/proc/self/mountinfo` from the `skip`-th on, as the caller's root shows them.
     pub fn mount_lines(&self, skip: usize) -> Vec<String> {
         let visible = self.mounts.iter().filter_map(|(id, mount)| self.mount_line(id, mount));
         visible.skip(skip).collect()

@@ -220,7 +220,7 @@ impl Mounts {
         true
     }
 
-    /// One holder of a node more or less, who may write it or not.
+    /// One holder of a node more or less; `writes`: it may write the node.
     pub fn hold(&mut self, id: MountId, hold: bool, writes: bool) {
         let Some(mount) = self.by_number.get_mut(&id) else { return };
         let change = |count: &mut u32| *count = if hold { count.saturating_add(1) } else { count.saturating_sub(1) };

@@ -67,9 +67,9 @@ pub struct FileTree<S> {
     pub store: S,
     /// Time of the operations that follow.
     pub now: u64,
-    /// More groups of who asks.
+    /// More groups of the caller.
     pub groups: Groups,
-    /// Where absolute paths begin for who asks, and where `..` leads no further (chroot(2)).
+    /// Where the caller's absolute paths begin, and where `..` leads no further (chroot(2)).
     pub root: Location,
     /// What is found where.
     pub mounts: Mounts,
@@ -507,7 +507,7 @@ impl<S: PageStorage> FileTree<S> {
         }
     }
 
-    /// Brings a catalogue up to date with what changed: who may see it has not changed where only contents did.
+    /// Brings a dentry cache up to date with what changed: permissions have not changed where only contents did.
     pub fn carry_out(&mut self, catalogue: Dcache<'_>) {
         for id in self.changes.read() {
             if let Ok(node) = self.node(*id) {
@@ -523,7 +523,7 @@ impl<S: PageStorage> FileTree<S> {
         self.changes.carry_out(catalogue);
     }
 
-    /// Shows what a walk along a path finds, as far as everybody may see it.
+    /// Publishes what a walk along a path finds, as far as all users may see it.
     pub fn publish(&self, catalogue: Dcache<'_>, from: NodeId, path: &[u8]) -> Result<()> {
         if self.mounts.root == FIRST {
             let mut links = LINKS;
@@ -565,7 +565,7 @@ impl<S: PageStorage> FileTree<S> {
         Ok(Some(at))
     }
 
-    /// What a name leads to, 0 for nowhere; nothing where that is not for everybody.
+    /// What a name leads to, 0 for nowhere; nothing where not all users may see that.
     fn find_to_show(&self, at: NodeId, name: &[u8]) -> Result<Option<NodeId>> {
         match self.look_up(at, name) {
             _ if name == b".." => Ok(None),
@@ -576,7 +576,7 @@ impl<S: PageStorage> FileTree<S> {
         }
     }
 
-    /// Whether everybody finds a node by the name that it got last.
+    /// Whether all users find a node by the name that it got last.
     pub fn is_found_by_all(&self, id: NodeId) -> Result<bool> {
         let node = self.node(id)?;
         Ok(node.links > 0 && self.is_open_to_all(node.named_in)?)

@@ -144,8 +144,8 @@ impl<S: PageStorage> FileTree<S> {
         }
     }
 
-    /// What a name leads to from a place, whose node is `here`: through mounts, and no further up than the root of
-    /// who asks.
+    /// What a name leads to from a place, whose node is `here`: through mounts, and no further up than the caller's
+    /// root.
     fn step(&self, at: Location, here: &Inode, name: &[u8]) -> Result<(Location, &Inode)> {
         let mut next = if name == b".." { self.above(at)? } else { at.beside(here.look_up(at.node, name)?) };
         let mut there = self.node(next.node)?;
@@ -184,7 +184,7 @@ impl<S: PageStorage> FileTree<S> {
     }
 
     /// The absolute path of a place: of a file with several names the last that it was given, where it still has that
-    /// one; `ENOENT` where it has none. What the root of who asks does not reach is told as unreachable.
+    /// one; `ENOENT` where it has none. What the caller's root does not reach is told as unreachable.
     pub fn path_of(&self, at: Location) -> Result<Vec<u8>> {
         let (mut path, reached) = self.path_from(at, self.root)?;
         if !reached {

@@ -96,7 +96,7 @@ pub const COPIED_AT_FORK: usize = 6;
 /// Ranges of the pages of files at most that a child gets when it is made, if it does not get all.
 pub const TOUCHED_AT_FORK: usize = 16;
 
-/// Why a fault cannot be mended: what Linux would make a signal of.
+/// Why a fault cannot be resolved: what Linux would make a signal of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultError {
     /// Nothing is mapped there: SIGSEGV, SEGV_MAPERR.
@@ -172,7 +172,7 @@ pub struct AddressSpace {
 }
 
 impl AddressSpace {
-    /// Mends a fault, or says why it cannot be.
+    /// Resolves a fault, or says why it cannot.
     pub fn fault(
         &mut self,
         pages: &mut impl PageOps,

@@ -118,7 +118,7 @@ impl AddressSpace {
         let placed = at_hand.iter().zip(&numbers);
         rows.extend(placed.map(|((address, entry), page)| MapRow { address: *address, entry: with(*entry, *page) }));
         if map_and_copy(pages, &rows, &numbers[..used], copies).is_err() {
-            // A page may have left the file meanwhile, or what was at hand have gone with who made it.
+            // A page may have left the file meanwhile, or what was at hand have gone with its maker.
             rows.iter_mut().for_each(|row| row.entry = 0);
             let _ = pages.map(&rows);
             return pages.release(&numbers[..used]);

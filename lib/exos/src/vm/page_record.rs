@@ -14,7 +14,7 @@ pub const COPY_ON_WRITE: u64 = 1 << 9;
 /// Software bit of an entry: shared on purpose; fork hands it on as it is.
 pub const SHARED: u64 = 1 << 10;
 
-/// Software bit of an entry: the page is a file's, as the area says: who lacks it finds it again.
+/// Software bit of an entry: the page is a file's, as the area says: a process that lacks it finds it again.
 pub const FROM_FILE: u64 = 1 << 11;
 
 /// Pages of a file that are handed on to children together: those of an aligned range.

@@ -16,7 +16,7 @@ const MOST: usize = 16;
 pub(super) struct Sorted {
     pieces: Vec<Vec<Vma>>,
     count: usize,
-    /// Where one stood that was looked for: who looks again mostly looks for the same.
+    /// Where the last search found its area: the next search mostly looks for the same.
     last: Cell<Place>,
 }
 
@@ -56,7 +56,7 @@ impl Sorted {
     fn search(&self, address: u64) -> Option<Place> {
         let last = self.last.get();
         let there = self.pieces.get(last.piece).and_then(|piece| piece.get(last.index..));
-        // Where nothing lies, who looks again mostly looks for the same, too.
+        // Where nothing lies, the next search mostly looks for the same, too.
         if matches!(there, Some([area, next, ..]) if area.start <= address && address < next.start) {
             return Some(last);
         }

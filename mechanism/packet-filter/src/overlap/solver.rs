@@ -3,7 +3,7 @@
 //! `Equal`s fix bits. What ranges leave open is searched byte by byte in order of offset; a range is
 //! given up as soon as no value of its bytes still to come could lie in it. When all values of a byte fail, earlier
 //! bytes get other values only if they had a part in that: what bytes cannot be on their own, no others help. The
-//! search is exact, and it can stop and go on; who asks limits it.
+//! search is exact, and it can stop and resume; the caller limits it.
 
 use super::{BYTES, Verdict, Witness};
 use crate::condition::{Condition, Kind};

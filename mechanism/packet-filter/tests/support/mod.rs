@@ -1,5 +1,5 @@
-//! What the tests share: storage, a driver that commits code into bytes, a seeded generator, and the
-//! naive model of "who gets this packet".
+//! What the tests share: storage, a driver that commits code into bytes, a seeded generator, and the naive model that
+//! says which filter gets a packet.
 #![allow(dead_code, unreachable_pub)]
 
 use packet_filter::{
@@ -214,7 +214,7 @@ impl<'a, C: CodeMemory> Driver<'a, C> {
         best
     }
 
-    /// Asserts that the merged structure gives a packet to whom the model gives it.
+    /// Asserts that the merged structure gives a packet to the same owner as the model.
     pub fn check(&self, packet: &[u8]) -> Option<Match> {
         let found = self.classifier.classify(packet);
         let expected = self.naive(packet);

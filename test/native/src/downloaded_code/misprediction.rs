@@ -219,8 +219,8 @@ impl Run {
         true
     }
 
-    /// Calls and returns: the way out is not followed while code runs ahead, since what is called is not stepped, and
-    /// who called expects it to be undone.
+    /// Calls and returns: the way out is not followed while code runs ahead. What is called is not stepped, and the
+    /// caller expects it to be undone.
     fn leave(&mut self, instruction: &Instruction, registers: &mut libc::mcontext_t) {
         let returns = instruction.flow_control() == FlowControl::Return;
         let entry = self.entry.as_ref().map_or(0, |entry| get(entry, libc::REG_RSP));
