@@ -37,8 +37,8 @@ pub fn copy_pages(from: impl Iterator<Item = u64>, to: &[PageNumber], place: Opt
     Ok(())
 }
 
-/// The pages that the server shows to all processes (`layout::SHOWN`): its notices, and the words of its catalogue.
-/// Only a process on the ExOS image has them.
+/// The pages that the server exposes to all processes (`address_map::SHOWN`): its notices, and the words of its
+/// dentry cache. Only a process on the ExOS image has them.
 #[inline]
 pub fn shown() -> (&'static [AtomicU64; WORDS_OF_PAGE], &'static [AtomicU64; dcache::WORDS]) {
     let notices = crate::address_map::SHOWN as *const [AtomicU64; WORDS_OF_PAGE];

@@ -2,7 +2,7 @@
 //! between the context of an upcall and the frame, vector registers between the CPU and the frame.
 //!
 //! Invariant: what a program finds is the layout of [`Frame`]; words that Linux leaves as they are stay as they are.
-//! A fault in the middle resumes at the end of the function, as in [`super::copy`].
+//! A fault in the middle resumes at the end of the function, as in [`super::usercopy`].
 
 use super::usercopy::{check, outcome};
 use crate::address_map::PROGRAM_END;

@@ -1,7 +1,7 @@
 //! Where the segments of a file go in a program's memory, and what they begin with.
 //!
 //! Pure. Segments are mapped in the order in which they stand, one over the other if need be, with fresh memory
-//! behind what the file has of them. The pages that programs touch come at once (`memory::start`).
+//! behind what the file has of them. The pages that programs touch come at once (`vm::exec_prefault`).
 
 use super::elf::{Image, Segment};
 use crate::address_map::{PAGE_MASK, page_up};

@@ -419,8 +419,8 @@ fn invalidate(entry: &[AtomicU64]) {
     write(entry, &[0]);
 }
 
-/// What a message changed of what may be shown: gathered while it is served, and taken out of the catalogue before it
-/// is answered.
+/// What a message changed of what may be exposed: gathered while the server serves it, and taken out of the cache
+/// before the answer.
 #[derive(Debug, Default)]
 pub struct Changes {
     nodes: Few,

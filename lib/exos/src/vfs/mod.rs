@@ -1,9 +1,12 @@
 //! The memory file system: pure, kept by a server, tested on the host.
 //!
-//! `node` is what a file is, `entries` are the names in a directory, `path` finds a node, `tree` changes names, `contents` reads and writes bytes, which lie in `pages`,
-//! `extended_attribute` is what programs keep beside them, `extent` is about holes, `seal` about seals, `lock` about record locks, `catalogue` is what all may read of names and nodes.
-//! `mount_table` says what is found where, `mount` changes that, `volume` is what can be mounted. `number_map` finds things by
-//! their numbers. `watch` is about inotify watches of nodes.
+//! - nodes: `inode` is a node, `directory` the names in one, `namespace` changes names, `path_walk` finds a node;
+//! - contents: `file_data` reads and writes bytes, `page_index` finds their pages, `holes` and `seals` are about those
+//!   of a file, `extended_attribute` about what programs attach to it, `prefault_set` about the pages that they touch;
+//! - mounts: `mount_table` says what is found where, `mount` changes that, `superblock` is what can be mounted,
+//!   `persistent` a volume that a disk keeps, `initramfs` the tree at boot;
+//! - shared: `dcache` is the dentry cache, `file_lock` locks, `inotify` watches, `id_map` a map by numbers;
+//! - the machine in `/sys`: `sysfs`, `cpu_cache`, `network_card`.
 
 pub mod cpu_cache;
 pub mod dcache;

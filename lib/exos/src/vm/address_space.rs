@@ -1,8 +1,8 @@
 //! What happens to a program's memory: faults, maps, protections, fork.
 //!
 //! Generic over [`Pages`], the few things that only the kernel can do, so that all decisions are tested on the host.
-//! Invariants: [`Frames`] records what the tables hold. An entry allows writing only if its area does and no other
-//! process can reach the page through its own entry (or the area is shared on purpose).
+//! Invariants: [`PageRecord`] records what the tables hold. An entry allows writing only if its area does and no
+//! other process can reach the page through its own entry (or the area is shared on purpose).
 
 use super::cut_pages::CutPages;
 use super::fault_around::{READAHEAD, SequentialDetector, file_page};
@@ -32,8 +32,8 @@ pub trait PageOps {
     /// Gives pages up: those on this process's account are freed, the others were only borrowed.
     fn release(&mut self, pages: &[u64]);
     /// Maps fresh pages in a row from an address on that lie in one table, whatever must be done with tables for it.
-    /// Each begins with what is in the page that its entry names ([`ZEROS`](super::fill::ZEROS): none), whose number
-    /// it takes the place of. As many as there are pages for: how many.
+    /// Each begins with what is in the page that its entry names ([`ZEROS`](super::fault_around::ZEROS): none), whose
+    /// number it takes the place of. As many as there are pages for: how many.
     fn supply(&mut self, start: u64, entries: &mut [u64]) -> usize;
     /// Sets entries, whatever tables must be made or unshared for it. Addresses carry no key.
     fn map(&mut self, rows: &[MapRow]) -> Result<()>;

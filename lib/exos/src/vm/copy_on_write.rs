@@ -2,8 +2,9 @@
 //! library's task (xok-exos-sosp97 §5.2).
 //!
 //! A page that no other process maps any more is written where it lies. Where a program writes one page after the
-//! other, the next ones come along, as zeros do (`fill`): what is found out and asked for then serves several.
-//! Invariant: an entry allows writing only once the page behind it is this process's alone, with its contents.
+//! other, the next ones come along, as zeros do (`fault_around`): what is found out and asked for then serves
+//! several. Invariant: an entry allows writing only once the page behind it is this process's alone, with its
+//! contents.
 
 use super::address_space::{AddressSpace, FaultError, PageOps, entry_for, run};
 use super::fault_around::READAHEAD;

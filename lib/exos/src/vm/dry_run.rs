@@ -1,8 +1,8 @@
-//! Memory that is planned before anything is mapped: what a program that begins is to find (`memory::start`).
+//! Dry run: the memory that a program finds when it begins (`vm::exec_prefault`), planned before anything is mapped.
 //!
-//! Pure. A [`Space`](super::space::Space) is filled with a [`Draft`] in the place of an address space. Invariant:
-//! unless it is spoilt, the space says what lies where as if all of it were mapped, but for the numbers of the pages
-//! of its own.
+//! Pure. A [`DryRun`] takes the place of the kernel's operations ([`PageOps`]) while an address space is filled.
+//! Invariant: unless it is spoilt, the space says what lies where as if all of it were mapped, but for the numbers of
+//! the pages of its own.
 
 use super::address_space::PageOps;
 use crate::errno::{Errno, Result};

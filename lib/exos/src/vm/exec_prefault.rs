@@ -1,9 +1,9 @@
 //! What a program that begins touches first comes together, when its file is mapped: each page would be a fault of
 //! its own.
 //!
-//! Those are the pages of the file that programs touched before (`file_system::working_set`), of data that it may
-//! write as copies, and the zeros behind it where they are few. Nothing comes that the program could not have touched
-//! by itself, and what cannot be brought now comes when it is touched.
+//! Those are the pages of the file that programs touched before (`vfs::prefault_set`), of data that it may write as
+//! copies, and the zeros behind it where they are few. Nothing comes that the program could not have touched by
+//! itself, and what cannot be brought now comes when it is touched.
 
 use super::address_space::{AddressSpace, PageOps, entry_for};
 use super::fault_around::{READAHEAD, ZEROS as NO_PAGE, shows};

@@ -1,10 +1,10 @@
 //! How a page that is missing comes: the one that was touched, and others that will be, for one fault.
 //!
 //! A fault costs as much as mapping some twenty pages. The first touch of a private mapping of a file brings those of
-//! its pages that programs touched before (`file_system::working_set`), and those of adjacent parts of that file. Any
-//! other touch brings adjacent pages that are in memory already, fewer where that set is there. Zeros come several at
-//! a time where the program goes from page to page. Nothing comes that the program could not have touched by itself;
-//! what is in the tables is in [`Frames`](super::frames::Frames), whatever fails.
+//! its pages that programs touched before (`vfs::prefault_set`), and those of adjacent parts of that file. Any other
+//! touch brings adjacent pages that are in memory already, fewer where that set is there. Zeros come several at a
+//! time where the program goes from page to page. Nothing comes that the program could not have touched by itself;
+//! what is in the tables is in [`PageRecord`](super::page_record::PageRecord), whatever fails.
 
 use super::address_space::{AddressSpace, FaultError, PageOps, entry_for, run};
 use super::exec_prefault::Plan;

@@ -1,7 +1,7 @@
 //! Scans a table of the lowest level, entry by entry, before it is used again.
 //!
 //! Pure, over the words of the table. The environment that ran there before may have put anything there. Invariant:
-//! what [`look`] does not tell of is empty, or as it should be.
+//! what [`compare_tables`] does not report is empty, or as it should be.
 
 use crate::address_map::{PAGE_MASK, PAGE_SIZE};
 use abi::page_table::{ACCESSED, DIRTY, MapRow, USER};

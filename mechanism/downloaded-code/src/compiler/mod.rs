@@ -6,7 +6,7 @@
 //! ever be both writable and executable: the caller compiles into a buffer and makes it executable afterwards.
 //!
 //! What each part of the guarantee rests on here:
-//! - checks: [`vm`] and [`syscalls`] emit one where the verifier says
+//! - checks: [`memory`] and [`call`] emit one where the verifier says
 //!   [`Protection::Checked`](crate::verifier::Protection);
 //! - speculation: what accesses do that hold only because of a branch is masked by data flow, not by a branch;
 //! - the budget: charged at entry, on backward jumps and on calls, unless the verifier proved a bound;
