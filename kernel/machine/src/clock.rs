@@ -117,7 +117,8 @@ pub fn set_timer(deadline: u64) {
     if BY_DEADLINE.load(Ordering::Relaxed) {
         let start = per_cpu::current().start_stamp.load(Ordering::Relaxed);
         let stamp = start.saturating_add(TIMER.get().convert(deadline));
-        // SAFETY: the register exists where CPUID announced the mode; it only makes the timer interrupt. 0 would stop it.
+        // SAFETY: the register exists where CPUID announced the mode; it only makes the timer interrupt. 0 would stop
+        // it.
         unsafe { write_msr(MSR_TSC_DEADLINE, stamp.max(1)) };
         return;
     }

@@ -97,8 +97,8 @@ static NO_RECORD: EnvironmentInfo = unsafe { core::mem::zeroed() };
 #[inline(always)]
 pub fn published(number: EnvironmentId) -> &'static Context {
     let handle = chitin_contexts[number.0 as usize % CONTEXTS].load(Ordering::Acquire);
-    // SAFETY: what stands there was stored by `publish` from a reference, or is the static. It stays until every CPU has
-    // left the kernel after it was taken out.
+    // SAFETY: what stands there was stored by `publish` from a reference, or is the static. It stays until every CPU
+    // has left the kernel after it was taken out.
     unsafe { Context::of_handle(handle as u64) }
 }
 

@@ -129,8 +129,8 @@ pub fn read_user_gs_base() -> u64 {
         return read_msr(MSR_USER_GS_BASE);
     }
     let base: u64;
-    // SAFETY: the CPU has FSGSBASE and CR4 allows it; interrupts are off between the two swaps, and what can come all the
-    // same (NMI, machine check) looks at the base itself.
+    // SAFETY: the CPU has FSGSBASE and CR4 allows it; interrupts are off between the two swaps, and what can come all
+    // the same (NMI, machine check) looks at the base itself.
     unsafe {
         asm!("swapgs", "rdgsbase {}", "swapgs", out(reg) base, options(nomem, nostack, preserves_flags));
     }
@@ -154,9 +154,9 @@ pub fn load_segments(fs: u64, gs: u64) {
     if entry_state().fs_gs_base.load(Ordering::Relaxed) == 0 {
         return load_segments_by_registers(fs, gs);
     }
-    // SAFETY: 64-bit code uses none of DS, ES and FS by selector; loading a null GS changes the base that is active, which
-    // between the two swaps is the user's. The CPU has FSGSBASE and CR4 allows it; every stored base came from the
-    // register or from a checked argument.
+    // SAFETY: 64-bit code uses none of DS, ES and FS by selector; loading a null GS changes the base that is active,
+    // which between the two swaps is the user's. The CPU has FSGSBASE and CR4 allows it; every stored base came from
+    // the register or from a checked argument.
     unsafe {
         asm!(
             "mov ds, {0:e}", "mov es, {0:e}", "mov fs, {0:e}", "wrfsbase {1}",
@@ -203,8 +203,8 @@ fn load_segments_by_registers(fs: u64, gs: u64) {
 /// narrows a mapping under this root either sees this CPU or is seen by it.
 #[inline(always)]
 pub fn load_address_space(root_address: u64) {
-    // SAFETY: the page is a level-4 table made by this crate with the kernel's half in it; it stays one while any context
-    // names it. Stores before it are done when it is: it serialises.
+    // SAFETY: the page is a level-4 table made by this crate with the kernel's half in it; it stays one while any
+    // context names it. Stores before it are done when it is: it serialises.
     unsafe { asm!("mov cr3, {}", in(reg) root_address, options(nostack, preserves_flags)) };
 }
 

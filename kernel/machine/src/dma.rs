@@ -208,7 +208,8 @@ impl DeviceBuffer {
 
     /// Copies bytes out of it.
     pub fn read(&self, offset: usize, bytes: &mut [u8]) {
-        // SAFETY: the source lies in this buffer, which no Rust reference covers; the destination is an exclusive slice.
+        // SAFETY: the source lies in this buffer, which no Rust reference covers; the destination is an exclusive
+        // slice.
         unsafe { copy(bytes.as_mut_ptr() as u64, self.address(offset, bytes.len()), bytes.len()) };
     }
 }

@@ -380,8 +380,8 @@ fn leave_address_space(context: &Context) {
 pub(crate) fn loaded_on(state: &EntryState) -> u64 {
     match state.current.load(Ordering::SeqCst) {
         0 => state.address_space.load(Ordering::SeqCst),
-        // SAFETY: the handle is that of a context that some CPU entered. It may have left it since: the page of a context is
-        // not used for anything else before every CPU has left the kernel, and the caller is in it.
+        // SAFETY: the handle is that of a context that some CPU entered. It may have left it since: the page of a
+        // context is not used for anything else before every CPU has left the kernel, and the caller is in it.
         handle => unsafe { Context::of_handle(handle) }.address_space.load(Ordering::SeqCst),
     }
 }

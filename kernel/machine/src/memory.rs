@@ -275,8 +275,8 @@ impl Memory {
     /// Copies a page through the direct map. Programs may write the source meanwhile.
     #[inline(always)]
     fn copy(from: PageNumber, to: PageNumber) {
-        // SAFETY: the caller has checked that both pages are memory that no Rust object lies in, and nobody sees the target
-        // yet; no reference to either exists, and only the program gets what is read of the source.
+        // SAFETY: the caller has checked that both pages are memory that no Rust object lies in, and nobody sees the
+        // target yet; no reference to either exists, and only the program gets what is read of the source.
         unsafe {
             core::arch::asm!(
                 "rep movsq",
@@ -377,8 +377,8 @@ impl Memory {
         const { assert!(size_of::<T>() as u64 + OBJECT_OFFSET <= PAGE_SIZE && align_of::<T>() as u64 <= OBJECT_OFFSET) };
         assert!(self.is_donatable(page), "an object is made of a donated page");
         let address = direct(page.address());
-        // SAFETY: the page is mapped nowhere but in the direct map and holds no object; both writes lie in it, aligned. What lies
-        // behind the object is never read: `dissolve` fills it all with zeros.
+        // SAFETY: the page is mapped nowhere but in the direct map and holds no object; both writes lie in it,
+        // aligned. What lies behind the object is never read: `dissolve` fills it all with zeros.
         unsafe {
             (address as *mut TypeId).write(TypeId::of::<T>());
             ((address + OBJECT_OFFSET) as *mut T).write(object);
@@ -472,8 +472,8 @@ impl Memory {
         assert!(state(info).kind == PageKind::EnvironmentPublic && words.len() <= 32);
         for (index, word) in words.iter().enumerate() {
             let address = direct(page.address()) + index as u64 * 8;
-            // SAFETY: the word lies in the page; programs may write the page at any time, so it is a volatile write of a
-            // machine word and no reference to it exists.
+            // SAFETY: the word lies in the page; programs may write the page at any time, so it is a volatile write
+            // of a machine word and no reference to it exists.
             unsafe { (address as *mut u64).write_volatile(*word) };
         }
     }
@@ -532,7 +532,8 @@ impl Memory {
     #[inline]
     pub fn read_word(&self, physical: u64) -> u64 {
         assert!(physical.is_multiple_of(8) && info(PageNumber(physical / PAGE_SIZE)).is_some());
-        // SAFETY: the word lies in a page of memory; it may change at any time, so it is a volatile read of a machine word.
+        // SAFETY: the word lies in a page of memory; it may change at any time, so it is a volatile read of a machine
+        // word.
         unsafe { (direct(physical) as *const u64).read_volatile() }
     }
 }

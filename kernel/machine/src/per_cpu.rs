@@ -88,9 +88,9 @@ pub(crate) fn get(cpu: usize) -> &'static Cpu {
 #[inline(always)]
 pub(crate) fn current() -> &'static Cpu {
     let address: u64;
-    // SAFETY: GS base is this CPU's structure whenever the kernel runs (`start_on`, swapgs at each entry), and its first
-    // word is its own address. It is the same each time: no code of the kernel ever moves to another CPU, so that one
-    // look may serve for several.
+    // SAFETY: GS base is this CPU's structure whenever the kernel runs (`start_on`, swapgs at each entry), and its
+    // first word is its own address. It is the same each time: no code of the kernel ever moves to another CPU, so
+    // that one look may serve for several.
     unsafe {
         asm!("mov {}, gs:[0]", out(reg) address, options(pure, nomem, nostack, preserves_flags));
         &*(address as *const Cpu)

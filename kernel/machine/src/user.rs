@@ -67,8 +67,8 @@ unsafe extern "C" {
 pub fn copy_in<T: Plain>(to: &mut [T], from: UserAddress) -> Result<(), CopyError> {
     let bytes = size_of_val(to) as u64;
     check(from, bytes)?;
-    // SAFETY: `to` is exclusively ours and `bytes` long, any bytes are values of T; the source is in the user half, where
-    // a fault is caught by the fix-up.
+    // SAFETY: `to` is exclusively ours and `bytes` long, any bytes are values of T; the source is in the user half,
+    // where a fault is caught by the fix-up.
     done(unsafe { chitin_copy(to.as_mut_ptr() as u64, from.0, bytes) })
 }
 
@@ -105,8 +105,8 @@ pub fn read<T: Plain + Default>(from: UserAddress) -> Result<T, CopyError> {
 pub fn copy_out<T: Plain>(to: UserAddress, from: &[T]) -> Result<(), CopyError> {
     let bytes = size_of_val(from) as u64;
     check(to, bytes)?;
-    // SAFETY: `from` is `bytes` long and has no padding; the destination is in the user half, where a fault is caught by
-    // the fix-up, and nothing of the kernel lies there.
+    // SAFETY: `from` is `bytes` long and has no padding; the destination is in the user half, where a fault is caught
+    // by the fix-up, and nothing of the kernel lies there.
     done(unsafe { chitin_copy(to.0, from.as_ptr() as u64, bytes) })
 }
 

@@ -32,8 +32,9 @@ fn components() -> Option<(u32, u32)> {
 /// Keeps the vector registers of this CPU.
 pub(crate) fn save(state: &VectorState) {
     let area = core::ptr::from_ref(state) as u64;
-    // SAFETY: the area is aligned to 64 and at least as large as the enabled components (checked at boot); it is made of
-    // atomics, so writing through a shared reference is allowed. CR0.TS is clear: the context had its vector unit on.
+    // SAFETY: the area is aligned to 64 and at least as large as the enabled components (checked at boot); it is made
+    // of atomics, so writing through a shared reference is allowed. CR0.TS is clear: the context had its vector unit
+    // on.
     unsafe {
         if let Some((low, high)) = components() {
             asm!("xsave64 [{}]", in(reg) area, in("eax") low, in("edx") high, options(nostack, preserves_flags));

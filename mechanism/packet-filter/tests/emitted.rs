@@ -106,7 +106,8 @@ fn fault_55_no_chosen_constant_longer_than_a_byte_stands_in_the_code() {
     }
 }
 
-/// `cmovb rdi, rdx`, or `cmovl` where the base was moved: on the path that is only speculated, the base becomes harmless.
+/// `cmovb rdi, rdx`, or `cmovl` where the base was moved: on the path that is only speculated, the base becomes
+/// harmless.
 fn makes_harmless(instruction: &Instruction) -> bool {
     matches!(instruction.mnemonic(), Mnemonic::Cmovb | Mnemonic::Cmovl)
         && instruction.op0_register() == Register::RDI

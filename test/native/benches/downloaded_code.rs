@@ -1,9 +1,9 @@
 //! Compiled BPF against its peers: the same functions by rustc, rbpf's interpreter and compiler, our own interpreter.
 //! Then what verifying and compiling cost, and the analogue of Palladium's Figure 7 (conjunctions of 1 to 16 terms).
 //!
-//! `cargo bench -p native --bench downloaded_code`. With `CHITIN_BENCH_OUT=FILE` the fastest passes are also written as JSON
-//! lines, with `CHITIN_BENCH_PICTURE=FILE` the figure as SVG. "native" has its vector instructions taken away by
-//! volatile loads, since the kernel has none either.
+//! `cargo bench -p native --bench downloaded_code`. With `CHITIN_BENCH_OUT=FILE` the fastest passes are also written
+//! as JSON lines, with `CHITIN_BENCH_PICTURE=FILE` the figure as SVG. "native" has its vector instructions taken away
+//! by volatile loads, since the kernel has none either.
 
 mod measure;
 

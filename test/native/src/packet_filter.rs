@@ -155,7 +155,8 @@ impl Compiled<'_> {
 /// Calls compiled code with canaries in the registers that it must not change.
 ///
 /// # Safety
-/// `code` is the start of a committed code arena, `entry` and `words` are its classifier's; `packet` is readable for `length`.
+/// `code` is the start of a committed code arena, `entry` and `words` are its classifier's; `packet` is readable for
+/// `length`.
 unsafe fn call(code: *const u8, entry: usize, packet: *const u8, length: usize, words: *const u32) -> u32 {
     const CANARY: u64 = 0xc0de_cafe_0000_0000;
     let answer: u64;
@@ -204,7 +205,8 @@ impl PacketPages {
     /// The packet is longer than there is room for.
     pub fn put(&mut self, packet: &[u8]) -> &[u8] {
         let place = self.pages.last(packet.len());
-        // SAFETY: `last` leaves as many bytes as the packet has, in own pages that are writable; the slice borrows `self`.
+        // SAFETY: `last` leaves as many bytes as the packet has, in own pages that are writable; the slice borrows
+        // `self`.
         unsafe {
             place.copy_from_nonoverlapping(packet.as_ptr(), packet.len());
             std::slice::from_raw_parts(place, packet.len())

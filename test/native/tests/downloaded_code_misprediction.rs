@@ -1,9 +1,8 @@
 //! FAULTS row 90: of what a program could load from outside its memory, because a jump went the wrong way, nothing
 //! can be used, and nothing is written outside. `src/downloaded_code/misprediction.rs` runs the compiled code that way.
 //!
-//! `CHITIN_SEED` repeats a run, a tenth of `CHITIN_CASES` is the number of programs, since each is stepped through; with
-//! `CHITIN_FULL=1` it is thirty thousand.
-//! `CHITIN_SHOW` prints each program before it runs.
+//! `CHITIN_SEED` repeats a run, a tenth of `CHITIN_CASES` is the number of programs, since each is stepped through;
+//! with `CHITIN_FULL=1` it is thirty thousand. `CHITIN_SHOW` prints each program before it runs.
 
 use downloaded_code::context::Speculation;
 use native::downloaded_code::generator;

@@ -7,8 +7,8 @@ use native::packet_filter_count::instructions;
 use packet_filter::{Atom, Compare, Progress, Refusal, Sizes, limit};
 use support::{Differ, Driver, Memory, Random, cases, endpoint, seed, small_filter, tcp_filter};
 
-/// `abi::limits::ENTRY_INSTRUCTIONS`, less what the call around a step needs. That is for a release build, as the kernel
-/// is; code compiled for debugging may take twice as many.
+/// `abi::limits::ENTRY_INSTRUCTIONS`, less what the call around a step needs. That is for a release build, as the
+/// kernel is; code compiled for debugging may take twice as many.
 const BOUND: u64 = if cfg!(debug_assertions) { 36_000 } else { 18_000 };
 
 /// Whether to count a step: single-stepping is slow, and long insertions repeat themselves.

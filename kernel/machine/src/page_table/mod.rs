@@ -8,8 +8,9 @@
 //! - `references` of a page is the number of entries that map it, `links` of a table the number of entries that lead
 //!   to it.
 //!
-//! `walk` finds the slot of an address, and `used` the entries of a table; `leaf` is about entries that map pages and what may be
-//! mapped by which right, `leaf_table` about many of them in one table; `link` makes tables and links them.
+//! `walk` finds the slot of an address, and `used` the entries of a table; `leaf` is about entries that map pages and
+//! what may be mapped by which right, `leaf_table` about many of them in one table; `link` makes tables and links
+//! them.
 //!
 //! The kernel proper decides which environment may do what; this module decides only what could break the kernel
 //! itself.

@@ -42,8 +42,8 @@ pub fn copy_pages(from: impl Iterator<Item = u64>, to: &[PageNumber], place: Opt
 #[inline]
 pub fn shown() -> (&'static [AtomicU64; WORDS_OF_PAGE], &'static [AtomicU64; dcache::WORDS]) {
     let notices = crate::address_map::SHOWN as *const [AtomicU64; WORDS_OF_PAGE];
-    // SAFETY: the session mapped these pages here, in the tables that every process on this image links, before the first one
-    // began, and they are never unmapped; only the server writes to them, whole words at a time.
+    // SAFETY: the session mapped these pages here, in the tables that every process on this image links, before the
+    // first one began, and they are never unmapped; only the server writes to them, whole words at a time.
     unsafe { (&*notices, &*notices.add(1).cast()) }
 }
 

@@ -241,8 +241,9 @@ pub fn put(layout: Layout, parts: Parts<'_>) -> Result<()> {
         return Err(Errno::EFAULT);
     }
     let Parts { context, blocked, restorer, alternate } = parts;
-    // SAFETY: the target ends in the program's range, where a fault is fixed up; the layout has room for a frame and, at a
-    // multiple of 64 above it, for as many bytes of vector registers as its maker asked for: all enabled components.
+    // SAFETY: the target ends in the program's range, where a fault is fixed up; the layout has room for a frame and,
+    // at a multiple of 64 above it, for as many bytes of vector registers as its maker asked for: all enabled
+    // components.
     outcome(unsafe { exos_put_frame(layout.frame(), context, blocked, layout.vectors(), restorer, alternate) })
 }
 
@@ -252,8 +253,8 @@ pub fn take(from: u64) -> Result<Returned> {
     check(from, (size_of::<Frame>() - LINUX_CONTEXT) as u64)?;
     let faulted: u32;
     let (rsp, rip, rflags, blocked, alternate_bytes, vectors): (u64, u64, u64, u64, u64, u64);
-    // SAFETY: the source lies in the program's range, where a fault is fixed up: then these registers hold anything, which is no
-    // harm. No other is touched.
+    // SAFETY: the source lies in the program's range, where a fault is fixed up: then these registers hold anything,
+    // which is no harm. No other is touched.
     unsafe {
         asm!(
             "call {take}", take = sym exos_take_frame, in("rsi") from, lateout("eax") faulted,
@@ -279,7 +280,7 @@ pub fn load_vectors(from: u64, bytes: u64) -> Result<()> {
     if from % 64 != 0 {
         return Err(Errno::EFAULT);
     }
-    // SAFETY: the source lies in the program's range, where a fault is fixed up. ExOS is built without vector registers, so
-    // that what they hold is the program's.
+    // SAFETY: the source lies in the program's range, where a fault is fixed up. ExOS is built without vector
+    // registers, so that what they hold is the program's.
     outcome(unsafe { exos_load_vectors(from) })
 }

@@ -182,7 +182,8 @@ pub(super) fn copy_addresses(to: u64, from: u64, bytes: u64) {
 /// Fills a page of the program's with zeros. It is there, and may be written.
 pub(super) fn clear_page(address: u64) {
     assert!(address.is_multiple_of(PAGE_SIZE) && check(address, PAGE_SIZE).is_ok(), "no page of a program");
-    // SAFETY: the page lies in the program's range, which holds no object of ExOS; the caller has mapped it to be written.
+    // SAFETY: the page lies in the program's range, which holds no object of ExOS; the caller has mapped it to be
+    // written.
     unsafe {
         core::arch::asm!(
             "rep stosq",
@@ -324,8 +325,8 @@ impl PathBuffer {
         if length < CHUNK {
             self.chunk.write([0; CHUNK]);
         }
-        // SAFETY: the target is a buffer of ours, as long at least; the source lies in the program's range, where a fault is
-        // fixed up.
+        // SAFETY: the target is a buffer of ours, as long at least; the source lies in the program's range, where a
+        // fault is fixed up.
         outcome(unsafe { exos_user_copy(self.chunk.as_mut_ptr() as u64, from, length as u64) })?;
         // SAFETY: all of it was written: by the copy, which is whole, or before it.
         let chunk = unsafe { self.chunk.assume_init_ref() };

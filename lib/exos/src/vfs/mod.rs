@@ -1,8 +1,8 @@
 //! The memory file system: pure, kept by a server, tested on the host.
 //!
 //! - nodes: `inode` is a node, `directory` the names in one, `namespace` changes names, `path_walk` finds a node;
-//! - contents: `file_data` reads and writes bytes, `page_index` finds their pages, `holes` and `seals` are about those
-//!   of a file, `extended_attribute` about what programs attach to it, `prefault_set` about the pages that they touch;
+//! - contents: `file_data` reads and writes bytes, `page_index` finds their pages, `prefault_set` knows the pages
+//!   that programs touch. `holes` and `seals` are those of a file, `extended_attribute` what programs attach to it;
 //! - mounts: `mount_table` says what is found where, `mount` changes that, `superblock` is what can be mounted,
 //!   `persistent` a volume that a disk keeps, `initramfs` the tree at boot;
 //! - shared: `dcache` is the dentry cache, `file_lock` locks, `inotify` watches, `id_map` a map by numbers;

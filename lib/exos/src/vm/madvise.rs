@@ -73,8 +73,8 @@ impl AddressSpace {
     /// makes, are the result: of which file, from which byte to which.
     ///
     /// # Errors
-    /// `ENOMEM` where a part of the range is no area, after the others were looked at; `EINVAL`, `EACCES` or `EFAULT` for a
-    /// part where it has no meaning.
+    /// `ENOMEM` where a part of the range is no area, after the others were looked at; `EINVAL`, `EACCES` or `EFAULT`
+    /// for a part where it has no meaning.
     pub fn advise(
         &mut self,
         pages: &mut impl PageOps,

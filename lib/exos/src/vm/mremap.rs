@@ -37,8 +37,8 @@ impl AddressSpace {
     /// Does it: where the mapping is then.
     ///
     /// # Errors
-    /// `EFAULT` where no mapping is, or more than one; `EINVAL` for private memory that is to be shown once more; `EAGAIN`
-    /// where more would be locked than may be; `ENOMEM`.
+    /// `EFAULT` where no mapping is, or more than one; `EINVAL` for private memory that is to be shown once more;
+    /// `EAGAIN` where more would be locked than may be; `ENOMEM`.
     pub fn remap(&mut self, pages: &mut impl PageOps, wish: Remap) -> Result<u64> {
         let area = *self.areas.find(wish.start).ok_or(Errno::EFAULT)?;
         if wish.to.is_none() && !wish.stays && wish.new_bytes <= wish.bytes {

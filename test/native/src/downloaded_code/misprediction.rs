@@ -92,8 +92,8 @@ pub fn run_mispredicting(
 
 /// Installs the handler for a signal. Returns what was there.
 fn handle(signal: i32) -> libc::sigaction {
-    // SAFETY: all zeros are a valid `sigaction`; the handler has the signature that SA_SIGINFO asks for, and touches only
-    // the run, which outlives it, and the registers it was given.
+    // SAFETY: all zeros are a valid `sigaction`; the handler has the signature that SA_SIGINFO asks for, and touches
+    // only the run, which outlives it, and the registers it was given.
     unsafe {
         let (mut action, mut earlier): (libc::sigaction, libc::sigaction) = (std::mem::zeroed(), std::mem::zeroed());
         action.sa_sigaction = on_signal as extern "C" fn(_, _, _) as usize;
