@@ -383,7 +383,8 @@ impl Context {
     /// The exposed record of its environment.
     #[inline(always)]
     pub fn record(&self) -> &'static EnvironmentInfo {
-        // SAFETY: stored by `Memory::create_context` from a reference that lives for ever; nobody's is a static.
+        // SAFETY: stored by `Memory::create_context` from a reference that lives for ever; that of no environment is
+        // a static.
         unsafe { &*self.record.load(Ordering::Relaxed) }
     }
 

@@ -51,7 +51,7 @@ pub fn get() -> &'static Features {
 /// # Safety
 /// Once, while only the bootstrap CPU runs and no code has called [`get`].
 pub(crate) unsafe fn share(features: Features) {
-    // SAFETY: nobody else reads or writes it, by the caller's promise.
+    // SAFETY: no other CPU reads or writes it, by the caller's promise.
     unsafe { *SHARED.0.get() = features };
 }
 
@@ -219,8 +219,8 @@ impl Features {
     pub(crate) unsafe fn enable(&self) {
         // SAFETY: every bit was announced by CPUID; user memory is not in use yet, so SMEP and SMAP stop nothing.
         unsafe { asm!("mov cr4, {}", in(reg) self.control, options(nostack, preserves_flags)) };
-        // SAFETY: every 64-bit CPU has x87 and debug registers; their state is nobody's yet, and no breakpoint is
-        // wanted.
+        // SAFETY: every 64-bit CPU has x87 and debug registers; their state belongs to no environment yet, and no
+        // breakpoint is wanted.
         unsafe { asm!("fninit", "mov dr7, {}", in(reg) NO_BREAKPOINTS, options(nostack, preserves_flags)) };
         if self.has(feature::XSAVE) {
             let mask = self.vector_state_mask;

@@ -275,8 +275,8 @@ impl Memory {
     /// Copies a page through the direct map. Programs may write the source meanwhile.
     #[inline(always)]
     fn copy(from: PageNumber, to: PageNumber) {
-        // SAFETY: the caller has checked that both pages are memory that no Rust object lies in, and nobody sees the
-        // target yet; no reference to either exists, and only the program gets what is read of the source.
+        // SAFETY: the caller has checked that both pages are memory that no Rust object lies in, and no program sees
+        // the target yet; no reference to either exists, and only the program gets what is read of the source.
         unsafe {
             core::arch::asm!(
                 "rep movsq",

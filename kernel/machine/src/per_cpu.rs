@@ -145,10 +145,10 @@ pub(crate) unsafe fn prepare(
     for (top, (_, pages)) in tops.iter_mut().zip(INTERRUPT_STACKS) {
         map_stack(map, number, pages)?;
         top.1 = stack_top(number, pages) - 16;
-        // SAFETY: the top of a stack that has just been mapped and that nobody uses yet.
+        // SAFETY: the top of a stack that has just been mapped and that no CPU uses yet.
         unsafe { (top.1 as *mut &'static Cpu).write(cpu) };
     }
-    // SAFETY: the CPU does not run yet, so nobody reads its tables.
+    // SAFETY: the CPU does not run yet, so nothing reads its tables.
     unsafe {
         (*cpu.task_state.get()).set_stacks(kernel_stack, tops);
         *cpu.descriptors.get() = segment::descriptors(number, cpu.task_state.get() as u64);

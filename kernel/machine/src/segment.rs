@@ -101,8 +101,8 @@ pub(crate) struct TablePointer {
 /// `cpu` is this CPU's structure, filled by `Cpu::prepare`.
 pub(crate) unsafe fn load(cpu: &'static Cpu) {
     let pointer = TablePointer { limit: size_of::<Descriptors>() as u16 - 1, base: cpu.descriptors_address() };
-    // SAFETY: the table is static and complete; code goes on in a segment like the one before; the kernel uses no other
-    // segment but SS, and GS base, which the caller sets.
+    // SAFETY: the table is static and complete; code continues in a segment like the one before; the kernel uses no
+    // other segment but SS, and GS base, which the caller sets.
     unsafe {
         asm!(
             "lgdt [{pointer}]",

@@ -33,7 +33,7 @@ pub(crate) fn initialise() {
         (MODEM_CONTROL, 3),
     ];
     for (register, value) in settings {
-        // SAFETY: the registers of the first serial line; where none is there nobody answers.
+        // SAFETY: the registers of the first serial line; where none is there no device answers.
         unsafe { port::write_u8(register, value) };
     }
 }

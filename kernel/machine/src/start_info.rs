@@ -202,8 +202,8 @@ pub(crate) fn bytes(physical: u64, length: u64) -> Option<&'static [u8]> {
     if physical == 0 || end > READABLE {
         return None;
     }
-    // SAFETY: the boot map covers the first 4 GiB at the direct map, which covers all RAM, the archive too; nobody
-    // writes what the callers read, and only the archive is read after the boot map is gone.
+    // SAFETY: the boot map covers the first 4 GiB at the direct map, which covers all RAM, the archive too. No
+    // code writes what the callers read, and only the archive is read after the boot map is gone.
     Some(unsafe { core::slice::from_raw_parts(layout::direct(physical) as *const u8, length as usize) })
 }
 

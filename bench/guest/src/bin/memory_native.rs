@@ -253,7 +253,7 @@ fn install<const INVERTED: bool>(pages: &[PageNumber]) {
     pages.iter().zip(0..).for_each(|(page, index)| table.add(number(index), *page));
     // The tables of the hardware are linked where they are missing.
     table.space.apply(&table.rows).expect("there is memory for tables");
-    // SAFETY: nobody has a reference into the table.
+    // SAFETY: no code has a reference into the table.
     unsafe { *TABLE.0.get() = MaybeUninit::new(table) };
 }
 

@@ -98,7 +98,7 @@ impl PageStore {
     fn give_up(&mut self, places: &[u32]) {
         let rows: Vec<MapRow> =
             places.iter().map(|place| MapRow { address: Self::address(*place), entry: 0 }).collect();
-        // SAFETY: nobody borrows from the pages: the store is borrowed.
+        // SAFETY: no code borrows from the pages: the store is borrowed.
         let _ = unsafe { self.space().edit(&rows) };
         for place in places {
             let _ = self.from.free(core::mem::replace(&mut self.pages[*place as usize], PageNumber::NONE));

@@ -204,7 +204,7 @@ impl PageTables {
     pub fn link_into(&mut self, editor: &TableEditor) -> Result<()> {
         self.linked.values_mut().for_each(|link| link.own = false);
         for (address, table) in self.uppermost() {
-            // SAFETY: the address space is another one, in which nobody runs yet.
+            // SAFETY: the address space is another one, in which no program runs yet.
             unsafe { link(editor, address, 3, table, editor.key) }?;
         }
         Ok(())
@@ -313,7 +313,7 @@ pub fn link_common(editor: &TableEditor, address: u64, level: u64, table: PageNu
     if editor.root == area::root() {
         return Err(Errno::EINVAL);
     }
-    // SAFETY: the address space is another one, in which nobody runs yet.
+    // SAFETY: the address space is another one, in which no program runs yet.
     unsafe { link(editor, address, level, table, editor.key) }?;
     Ok(())
 }

@@ -104,8 +104,8 @@ fn handle(signal: i32) -> libc::sigaction {
 }
 
 extern "C" fn on_signal(signal: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: handlers run on the thread that stepping goes on in, which waits, and only between `store`s of a run that
-    // lives; the context is the kernel's `ucontext_t`.
+    // SAFETY: handlers run on the thread that is stepped, which waits, and only between `store`s of a run that lives;
+    // the context is the kernel's `ucontext_t`.
     let (run, context) = unsafe { (RUN.load(Ordering::Relaxed).as_mut(), &mut *context.cast::<libc::ucontext_t>()) };
     let Some(run) = run else { return };
     let registers = &mut context.uc_mcontext;
