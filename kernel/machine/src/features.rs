@@ -51,7 +51,7 @@ pub fn get() -> &'static Features {
 /// # Safety
 /// Once, while only the bootstrap CPU runs and no code has called [`get`].
 pub(crate) unsafe fn share(features: Features) {
-    // SAFETY: no other CPU reads or writes it, by the caller's promise.
+    // SAFETY: nothing else reads or writes it, by the caller's promise.
     unsafe { *SHARED.0.get() = features };
 }
 

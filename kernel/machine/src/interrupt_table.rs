@@ -50,7 +50,7 @@ pub(crate) unsafe fn fill() {
     for (vector, &handler) in entry::vector_addresses().iter().enumerate() {
         let gate = gate_for(vector, handler);
         let booting = if vector < FIRST_INTERRUPT { gate } else { Gate::new(wake, 0, 0) };
-        // SAFETY: the caller guarantees that no other CPU touches or uses the tables yet.
+        // SAFETY: the caller guarantees that nothing else touches or uses the tables yet.
         unsafe {
             (*RUNNING.0.get())[vector] = gate;
             (*BOOTING.0.get())[vector] = booting;
