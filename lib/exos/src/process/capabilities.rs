@@ -1,8 +1,8 @@
-//! The capabilities of Linux that a process has (capabilities(7)): what of user 0's powers it kept, and what goes on to the
-//! next program.
+//! Linux capabilities of a process (capabilities(7)): which of user 0's powers it kept, and which the next program
+//! inherits.
 //!
-//! Pure. They are not keys, and no right hangs on them alone: the server goes by users. The process's own library refuses what
-//! they do not allow, so that a program that gave some up, and nothing else, is refused as on Linux.
+//! Pure. They are not keys, and no right hangs on them alone: the server goes by users. The process's own library
+//! refuses what they do not allow, so that a program that gave some up, and nothing else, is refused as on Linux.
 
 use super::credentials::ResIds;
 use crate::errno::{Errno, Result};
@@ -35,7 +35,7 @@ pub struct Capabilities {
     pub inheritable: u64,
     /// Those that a program may give at all.
     pub bounding: u64,
-    /// Those that any program goes on having.
+    /// Capabilities that any program inherits (the ambient set).
     pub ambient: u64,
     /// SECBIT flags.
     pub secure_bits: u32,
@@ -114,7 +114,7 @@ impl Capabilities {
         sets
     }
 
-    /// What it makes of them that the process acts on files as somebody else (setfsuid(2)).
+    /// The sets after the process changed the user it acts as on files (setfsuid(2)).
     #[must_use]
     pub fn of_user_on_files(&self, before: FsCredentials, after: FsCredentials) -> Self {
         let effective = match (before.uid, after.uid) {

@@ -1,9 +1,9 @@
 //! Another user: what a process does before the server takes the key of its old one (see `server::keys`).
 //!
-//! From then on it opens only what its new user may. What it has from relatives of the old one it makes its own, while it
-//! still can: memory that is copied when it is written is copied now, and what it shares on purpose (pipes, offsets,
-//! sockets, shared memory) it takes over, page by page, under a list that names both. Its parent it tells of its end by
-//! the server: a window to the mailbox of another user would let it send any signal.
+//! From then on it opens only what its new user may. While it still can, it makes its own what it has from relatives of
+//! the old user. Copy-on-write memory is copied now. What it shares on purpose (pipes, offsets, sockets, shared memory)
+//! it claims page by page, under a list that names both users. Its parent it tells of its end by the server: a window
+//! to the mailbox of another user would let it send any signal.
 
 use super::credentials::FIRST_APART;
 use super::process_record::Process;
@@ -44,10 +44,10 @@ pub fn prepare(process: &Process, principal: u64) -> Result<()> {
 pub struct Lists {
     /// Of what it shares.
     pub shared: PageNumber,
-    /// Of what anybody may read of it.
+    /// The list of its publicly readable pages.
     pub public: PageNumber,
-    /// Who it is going to be, where what it shares may be shared with others than user 0, which took it over before: then the
-    /// server has a list that names all of them.
+    /// The next principal, where shared pages may be shared with users other than user 0: the server then has a list
+    /// that names all of them. User 0 claimed such pages before.
     pub principal: Option<u64>,
 }
 
@@ -59,8 +59,8 @@ impl Lists {
     }
 }
 
-/// Makes everything its own that it has from others, under these lists: of what it shares, and of what anybody may read of it. It is
-/// going to be `heir`.
+/// Makes everything its own that it has from others, under the list of shared pages and that of publicly readable ones.
+/// It is going to be `heir`.
 ///
 /// # Errors
 /// `ENOMEM` where memory cannot be copied; the process is what it was.
@@ -89,7 +89,8 @@ pub fn reown_everything(process: &Process, lists: Lists, heir: u64) -> Result<()
     Ok(())
 }
 
-/// The server has given this process the key of a principal. Pages of files come anew, which the key has to open from now on.
+/// The server has given this process the key of a principal. Pages of files come anew, which the key has to open from
+/// now on.
 pub fn switch_principal(process: &Process, principal: u64) {
     process.principal.store(principal, Relaxed);
     // What cannot be let go of stays: it can be used here, and not by children.
@@ -118,7 +119,7 @@ fn take_over_windows(process: &Process, known: &Known, lists: Lists, heir: u64) 
     }
 }
 
-/// Takes over pages that others have too, each beside those who may use it now.
+/// Claims pages that other processes map, under lists that also name those who may use them now.
 fn take_over_shared(process: &Process, pages: &[PageNumber], lists: Lists) {
     let mut known: Vec<(PageNumber, PageNumber)> = Vec::new();
     for page in pages {
@@ -134,8 +135,8 @@ fn take_over_shared(process: &Process, pages: &[PageNumber], lists: Lists) {
     }
 }
 
-/// Puts pages under another list, on this process's account. What may not be taken stays where it is: then the process can
-/// use it, and its children cannot.
+/// Puts pages under another list, on this process's account. What may not be taken stays where it is: then the process
+/// can use it, and its children cannot.
 pub fn take_over(process: &Process, pages: &[PageNumber], list: PageNumber) {
     crate::budget::reserve(pages.len() as u64);
     let key: KeyIndex = process.session_key;

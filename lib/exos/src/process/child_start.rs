@@ -79,7 +79,7 @@ pub struct ChildMemory {
 }
 
 impl ForkState {
-    /// For a child whose program goes on at `context`, if it does.
+    /// For a child whose program resumes at `context`, if it does.
     pub fn new(context: &Context, mailbox: PageNumber, options: Options) -> Self {
         let process = process();
         let parent_mailbox = process.mailbox.lock().window().pages()[0];
@@ -179,7 +179,7 @@ fn init_child(inherited: &mut ForkState) -> Result<()> {
     }
     super::priority::begin(process);
     if !inherited.executes() {
-        // Who begins with another program says all that when it has it.
+        // A child that begins with another program publishes this once that program is loaded.
         publish(process);
     }
     process.public_word(public::BEGUN).store(1, Release);
@@ -237,7 +237,7 @@ pub fn tell_what_was_written(process: &Process) {
     tell(public::TOUCHED, memory.space.touched());
 }
 
-/// Writes what anybody may know into the public page, and what `getpid` reads into the private one.
+/// Writes the public facts into the public page, and what `getpid` reads into the private one.
 pub fn publish(process: &Process) {
     Area::current().library().free[word::NUMBER].store(process.number(), Relaxed);
     let mailbox = process.mailbox.lock().window().pages()[0];
@@ -389,7 +389,7 @@ fn first_mailbox(windows: &mut Mappings, pages: Allocator, number: u64) -> Resul
     Ok(mailbox)
 }
 
-/// The record of a process that nobody copied: the first one's, or one's that goes on for another.
+/// The record of a process that is no copy of another: the first one's, or that of a set-id successor.
 pub(super) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process> {
     let number = area::number().0;
     thread.begin_again();

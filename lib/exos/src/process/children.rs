@@ -19,7 +19,7 @@ use runtime::predicate::{Operator, Term, word};
 
 /// Word of the public page that tells how the process ended; see [`Status::to_word`].
 pub const STATUS_WORD: usize = (PUBLIC_STATUS / 8) as usize + 1;
-/// Words of the library's half of the public page: what anybody may know of a process.
+/// Words of the library's half of the public page: the facts that every process may read.
 pub mod public {
     use super::PUBLIC_LIBRARY;
     use core::ops::Range;
@@ -51,7 +51,7 @@ pub mod public {
     pub const STANDS_IN: usize = BASE + 17;
     /// The environment that made it.
     pub const MAKER: usize = BASE + 18;
-    /// Not 0: it ends, and its children are whoever's adopts them.
+    /// Not 0: the process is exiting, and a subreaper may adopt its children.
     pub const GIVES_UP: usize = BASE + 19;
     /// Real (0..32) and effective user.
     pub const USER: usize = BASE + 20;
@@ -79,7 +79,7 @@ pub mod public {
     pub const CAUGHT: usize = BASE + 28;
     /// Not 0 once it has executed a program.
     pub const EXECUTED: usize = BASE + 29;
-    /// Who adopted it when its parent ended; 0: nobody. Written by who did.
+    /// The process that adopted it when its parent ended, written by the adopter; 0: none.
     pub const ADOPTED: usize = BASE + 30;
     /// Not 0: it adopts those below it whose parents end.
     pub const REAPS: usize = BASE + 31;
@@ -94,7 +94,7 @@ pub mod public {
     pub const TELLING: [Range<usize>; 3] = [0..super::STATUS_WORD + 1, BASE..ROBUST_LIST + 1, ARGUMENTS..ARGUMENTS + 1];
     /// Value of [`MAGIC`].
     pub const MAGIC_VALUE: u64 = 0x736f_7845_6e69_7468;
-    /// Value of [`MAGIC`] for what is to be a child of [`PARENT`].
+    /// Value of [`MAGIC`] for an environment that is going to be a child of [`PARENT`].
     pub const MAGIC_READY: u64 = 0x736f_7845_7964_6165;
 }
 
@@ -105,7 +105,8 @@ pub struct Child {
     pub made: EnvironmentRef,
     /// Its public page and its mailbox, mapped here.
     pub public: Mapping,
-    /// What else it was made of. Nothing where no other child is made of that: all this is copied for each further child.
+    /// What else it was made of. Nothing where no other child is made of that: all this is copied for each further
+    /// child.
     pub parts: Option<Box<EnvironmentParts>>,
     /// Pages of this process that hold ExOS's data for it.
     pub heap_pages: Vec<PageNumber>,
@@ -164,7 +165,8 @@ impl Child {
         Change::from_word(self.public.words()[public::CHANGE].load(Acquire) as u32)
     }
 
-    /// A change that is no end and was not told yet, as its word. Who is being killed does not stop any more.
+    /// A change that is no end and was not told yet, as its word. A process that is being killed reports no stop any
+    /// more.
     pub fn change(&self) -> Option<(u64, Change)> {
         let word = self.public.words()[public::CHANGE].load(Acquire);
         let change = Change::from_word(word as u32)?;
@@ -176,8 +178,8 @@ impl Child {
         PendingSignals::new(self.letters()).pending().load(Acquire) & bit(linux::SIGKILL) != 0
     }
 
-    /// How it ended, if it did. Its words are read when it can say nothing more: one that said how it ends and died between two looks
-    /// would seem to have been destroyed.
+    /// How it ended, if it did. Its words are read when it can say nothing more: one that said how it ends and died
+    /// between two looks would seem to have been destroyed.
     pub fn status(&self) -> Option<Status> {
         if !self.made.is_over() {
             return None;
@@ -249,7 +251,7 @@ impl Child {
         if process.can_wait(&self) { process.defer_first(self) } else { self.recycle() }
     }
 
-    /// What it was made of, where nobody runs any more.
+    /// Its parts, once no thread runs there any more.
     pub(super) fn into_ready(self) -> SpareEnvironment {
         SpareEnvironment {
             made: self.made,

@@ -1,12 +1,12 @@
 //! On which CPUs a thread runs: its slice lies on one of those that it may run on (sched_setaffinity(2)).
 //!
-//! It begins where the fewest want to run. Who computes and has to share its CPU, while it would share another one with fewer, goes there: it
-//! allocates a position on that CPU, and frees its own. Nobody else decides that: each thread looks after its own slice.
+//! It begins where the fewest want to run. A thread that computes on a shared CPU moves where fewer share one: it
+//! allocates a position on that CPU, and frees its own. Each thread decides that for its own slice alone.
 //!
-//! Who gives the rest of a slice to it lends it his CPU for that while, whichever it is.
+//! A thread that donates the rest of a slice to it lends it the donor's CPU for that while, whichever that is.
 //!
-//! Holds always: a thread has a position on some CPU, and loses one only while the process's attributes are locked, so that two who
-//! move the same thread do not each free the one that the other leaves to it.
+//! Invariant: a thread has a position on some CPU, and loses one only while the process's attributes are locked. So two
+//! threads that move the same one cannot each free the position that the other leaves to it.
 
 use super::prctl_state::Attributes;
 use crate::errno::Result;
@@ -51,7 +51,7 @@ pub fn least_busy(cpus: u64) -> u64 {
 /// Moves a thread of this process to these CPUs, if it is on others.
 pub fn pin_to(number: EnvironmentId, cpus: u64) -> Result<()> {
     move_to(number, cpus)?;
-    // Who has just woken it may have found it where it was.
+    // The thread that has just woken it may have found it where it was.
     wait::kick_idle();
     if number == area::number() {
         come_to(cpus);
@@ -81,8 +81,9 @@ fn allocate(number: EnvironmentId, cpu: u64) -> Result<Position> {
     Ok(Position { cpu, at })
 }
 
-/// Gives the CPU to the others because the slice of the running thread, which computes, has ended. A slice that is over before this is
-/// done ends here, and not in one more frame on the upcall stack: there may be many of them, where the host has little time for a CPU.
+/// Gives the CPU to the others because the slice of the running thread, which computes, has ended. A slice that is over
+/// before this is done ends here, and not in one more frame on the upcall stack. There may be many such slices where
+/// the host has little time for a CPU.
 pub fn yield_cpu() {
     let _section = critical_section::enter();
     loop {
@@ -93,8 +94,9 @@ pub fn yield_cpu() {
     }
 }
 
-/// Does what others have the CPU for. If they have it for a good while and still want it, while fewer want another one that the running
-/// thread may run on, it goes there. Who only answers others does not wait so long, and stays with them.
+/// Does what others have the CPU for. If they have it for a good while and still want it, while fewer want another one
+/// that the running thread may run on, it goes there. A thread that only answers requests does not wait so long, and
+/// stays on their CPU.
 #[inline]
 pub fn wait<T>(action: impl FnOnce() -> T) -> T {
     let kernel = exposed::kernel();
@@ -112,7 +114,7 @@ pub fn wait<T>(action: impl FnOnce() -> T) -> T {
 #[cold]
 fn spread() {
     let here = time_slice::position();
-    // Who runs in a slice that it was given looks when it has its own.
+    // A thread that runs in a donated slice checks this when it has its own.
     if here.owner() == area::number()
         && load(here.cpu).0 > 1
         && let Some(there) = take_easier(here)
@@ -121,8 +123,8 @@ fn spread() {
     }
 }
 
-/// Changes the running thread's position for one on a CPU that has so much less to do that it has less with this thread, too, if there is
-/// one that it may run on.
+/// Moves the running thread's position to a CPU that it may run on and that stays less loaded even with this thread, if
+/// there is one.
 fn take_easier(here: Position) -> Option<Position> {
     let attributes = process().attributes.lock();
     let (own, cpus) = (area::number(), exposed::kernel().cpus.load(Relaxed));
@@ -132,7 +134,7 @@ fn take_easier(here: Position) -> Option<Position> {
     let all = (0..cpus).map(|next| (own.0 + next) % cpus).filter(may);
     let easiest = all.min_by_key(|cpu| load(*cpu).0).filter(|cpu| load(*cpu).0 + 1 < before)?;
     let there = allocate(own, easiest).ok()?;
-    // Of those who chose the same one, so many stay that it is still easier, each with whoever stands before it.
+    // Of the threads that chose the same CPU, the first ones stay, as many as leave it less loaded.
     let stays = wanting(easiest).filter(|(at, _)| *at <= there.at).count() < before;
     let Position { cpu, at } = if stays { here } else { there };
     let _ = time_slice::free(KeyIndex::FIRST, cpu, at);
@@ -144,15 +146,15 @@ fn load(cpu: u64) -> (usize, usize) {
     (wanting(cpu).count(), slices(cpu).count())
 }
 
-/// The positions of a CPU whose owners want to run: who waits for something leaves it to the others, and the session and its server
-/// never run for long.
+/// The positions of a CPU whose owners want to run: who waits for something leaves it to the others, and the session
+/// and its server never run for long.
 pub(super) fn wanting(cpu: u64) -> impl Iterator<Item = (u64, EnvironmentId)> {
     let server = if is_adopted() { process().server } else { EnvironmentId::NONE };
     slices(cpu).filter(move |(_, owner)| ![entry::FIRST, server].contains(owner) && process_table::is_runnable(owner.0))
 }
 
-/// The positions of a CPU that belong to somebody, and to whom. They are taken from the beginning of a vector on; where there are more
-/// than is looked at it is full anyway.
+/// The positions of a CPU that have an owner, with the owner. They are taken from the beginning of a vector on; where
+/// there are more than is looked at it is full anyway.
 fn slices(cpu: u64) -> impl Iterator<Item = (u64, EnvironmentId)> {
     const LOOKED_AT: usize = 64;
     let all = (0..).zip(exposed::slices(cpu).iter().take(LOOKED_AT));
@@ -160,7 +162,7 @@ fn slices(cpu: u64) -> impl Iterator<Item = (u64, EnvironmentId)> {
         .filter(|(_, owner)| *owner != EnvironmentId::NONE)
 }
 
-/// Goes on where its slice lies, unless it is lent others over and over.
+/// Moves to the CPU of its own slice, unless other threads keep donating slices to it.
 fn come_to(cpus: u64) {
     const TIMES: usize = 100;
     for _ in 0..TIMES {

@@ -17,7 +17,7 @@ use runtime::{EnvironmentId, clock, exposed, time_slice};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// What a thread notes of itself; nobody else writes it.
+/// A thread's own account; only that thread writes it.
 #[derive(Debug, Default)]
 pub struct CpuTime {
     /// Ticks of the clock in the library.
@@ -163,7 +163,7 @@ impl Process {
         self.threads.lock().iter().for_each(|thread| thread.post().set_limit(most));
     }
 
-    /// A thread ends, and the process goes on without it.
+    /// A thread ends, and the process lives.
     pub fn note_ended(&self, thread: &Thread) {
         let mut ended = self.ended.lock();
         *ended = ended.with(thread.usage());

@@ -1,7 +1,8 @@
-//! Who a process is: its users and groups, and who it may become (credentials(7)).
+//! Credentials of a process: its users and groups, and those that it may change to (credentials(7)).
 //!
-//! Pure. The server keeps the identity of each of its clients, by their unforgeable numbers, and decides by it what they may
-//! do with files and System V objects: what a process writes into its own copy changes what it says of itself and nothing else.
+//! Pure. The server keeps the identity of each of its clients by their unforgeable numbers. By it the server decides
+//! what they may do with files and System V objects. A process that writes into its own copy changes only what it says
+//! of itself.
 
 use super::supplementary_groups::Groups;
 use crate::errno::{Errno, Result};
@@ -16,9 +17,9 @@ pub const KEEP: u32 = u32::MAX;
 pub struct ResIds {
     /// Whose it is.
     pub real: u32,
-    /// Who it acts as.
+    /// The ID that it acts under.
     pub effective: u32,
-    /// Who it may act as again.
+    /// The ID that it may act under again.
     pub saved: u32,
 }
 
@@ -101,8 +102,8 @@ pub struct Credentials {
     pub apart: u64,
     /// Whether no program gives it any numbers any more (PR_SET_NO_NEW_PRIVS).
     pub no_new_privileges: bool,
-    /// Whether it may go on changing its groups, until it executes a program, though it is user 0 no more: it kept the capability
-    /// for that (PR_SET_KEEPCAPS).
+    /// Whether it may go on changing its groups, until it executes a program, though it is user 0 no more: it kept the
+    /// capability for that (PR_SET_KEEPCAPS).
     pub keeps_groups: bool,
 }
 
@@ -121,9 +122,10 @@ pub struct Program {
 }
 
 impl Credentials {
-    /// The principal whose key the process holds: 0 while it is user 0 in any way; its own where a program gave it
-    /// numbers that its user does not have, so that this user's other processes cannot reach into it; else the saved user.
-    /// Nobody holds the key of a user that may become another one by asking: see `server::keys`.
+    /// The principal whose key the process holds. It is 0 while any of its users is user 0. It is one of its own where
+    /// a program gave it IDs that its user does not have, so that other processes of this user cannot reach into it.
+    /// Otherwise it is the saved user. No process holds the key of a user that may change to another one by asking:
+    /// see `server::principals`.
     pub const fn principal(&self) -> u64 {
         let ResIds { real, effective, saved } = self.user;
         match self.apart {
@@ -142,7 +144,7 @@ impl Credentials {
         }
     }
 
-    /// Who it is once it executes a program: set-id bits count, unless it has renounced them (execve(2)).
+    /// Its credentials once it executes a program: set-id bits count, unless it has renounced them (execve(2)).
     #[must_use]
     pub fn executing(&self, program: Program) -> Self {
         const SET_GROUP: u32 = linux::S_ISGID | linux::S_IXGRP;
@@ -170,8 +172,8 @@ impl Credentials {
         !self.is_secure() && self.user.saved == self.user.real && self.group.saved == self.group.real
     }
 
-    /// Whether it has become, by a program, somebody that it was not: that takes a fresh environment, unless it might have
-    /// become that by itself.
+    /// Whether a program has given it IDs that it did not have. That takes a fresh environment, unless the process
+    /// could have taken them by itself.
     pub const fn gains(&self, after: &Self) -> bool {
         let same = self.user.effective == after.user.effective && self.group.effective == after.group.effective;
         !same && !self.is_privileged()
@@ -187,12 +189,12 @@ impl Credentials {
         self.is_privileged() || self.keeps_groups
     }
 
-    /// Who it acts as.
+    /// The user and group that it acts as.
     pub const fn acting(&self) -> FsCredentials {
         FsCredentials { uid: self.user.effective, gid: self.group.effective }
     }
 
-    /// Who it acts as on files.
+    /// The user and group that it acts as on files.
     pub fn acting_on_files(&self) -> FsCredentials {
         let [user, group] = self.on_files;
         FsCredentials { uid: user.unwrap_or(self.user.effective), gid: group.unwrap_or(self.group.effective) }
@@ -245,8 +247,8 @@ impl Credentials {
     }
 }
 
-/// Changes numbers, and the one for files with them: that follows the effective one. Alone it is changed to a number that the
-/// process has, and else stays, without an error.
+/// Changes numbers, and the one for files with them: that follows the effective one. Alone it is changed to a number
+/// that the process has, and else stays, without an error.
 fn changed(three: &mut ResIds, on_files: &mut Option<u32>, change: Change, wanted: [u32; 3], may: bool) -> Result<()> {
     if change == Change::OnFiles {
         let [number, ..] = wanted;

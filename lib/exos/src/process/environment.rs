@@ -1,8 +1,9 @@
 //! Making the environment of a process: by the session for the first one, by fork for all others.
 //!
 //! Keys of a process: slot 0 the well-known name, slot 1 its own name (all rights), slot 2 the host channel (to write
-//! only), slot 3 the session's name (all rights: processes of one session can do to each other what processes of one
-//! user can do on Unix), slot 4 that of its origin where a program set it apart from its user. The process's access list begins with the session's name, then its own.
+//! only). Slot 3 is the session's name, with all rights: processes of one session can do to each other what processes
+//! of one user can do on Unix. Slot 4 is that of its origin where a program set it apart from its user. The process's
+//! access list begins with the session's name, then its own.
 
 use super::cpu_placement;
 use super::reclaim::{self, DeadAccessList, still_present};
@@ -32,7 +33,7 @@ use runtime::{
 
 /// Slot of the session's key in the ring of every process.
 pub const SESSION_SLOT: KeyIndex = KeyIndex(3);
-/// Slot of a key that a process has beside it, of whoever it came from: see `server::keys`.
+/// Slot of a key that a process holds in addition, from any source: see `server::principals`.
 pub const BORROWED_SLOT: KeyIndex = KeyIndex(4);
 /// Where a new environment's stack begins below the end of its upcall stack: above it lies what it will resume.
 pub const ROOM_ABOVE: u64 = 1024;
@@ -76,7 +77,7 @@ pub struct EnvironmentBuilder {
     pub channel: Option<KeyIndex>,
     fixed: [PageNumber; 3],
     private: Vec<PageNumber>,
-    /// What its address space is to have beside the program.
+    /// What its address space gets in addition to the program.
     rows: Vec<MapRow>,
 }
 
@@ -253,7 +254,7 @@ pub fn write_words(page: PageNumber, key: KeyIndex, words: &[(usize, u64)]) -> R
 
 /// Pages of an environment area: the public one and the private ones.
 pub const AREA_PAGES: usize = 1 + AREA_PRIVATE_PAGES;
-/// Pages beside the program that a small process has.
+/// Pages of a small process besides those of its program.
 const ROWS: usize = 64;
 const WINDOW: usize = runtime::window::WINDOW_PAGES;
 /// Pages that making a process takes at most, program memory not counted.
@@ -355,7 +356,7 @@ pub(super) fn under_list(maker: EnvironmentId, list: PageNumber) -> Vec<PageNumb
 pub struct PublicPage(Option<PageNumber>);
 
 impl PublicPage {
-    /// To be asked before the environment is gone: what was given up already may be somebody else's the moment after.
+    /// Ask before the environment is gone: a page that was freed may belong to another process the moment after.
     pub fn of(page: PageNumber) -> Self {
         Self(exposed::page(page).filter(|info| !info.is_orphan()).map(|_| page))
     }

@@ -58,7 +58,7 @@ pub struct LoadedLayout {
     interpreter_base: u64,
     /// First instruction.
     entry: u64,
-    /// What is to be filled with zeros yet.
+    /// Ranges that still need to be filled with zeros.
     zeros: Vec<Range<u64>>,
 }
 
@@ -70,8 +70,8 @@ pub(super) struct ExecPlan {
     preloaded: Vec<Object>,
 }
 
-/// Replaces the program of the running process. On success `context` is where it begins. `goes`: the path leads through a
-/// descriptor that is closed now, so that the interpreter of a script would not find it.
+/// Replaces the program of the running process. On success `context` is where it begins. `goes`: the path leads through
+/// a descriptor that is closed now, so that the interpreter of a script would not find it.
 pub fn exec(
     context: &mut Context,
     (path, goes): (&[u8], bool),
@@ -160,7 +160,7 @@ impl ExecRequest {
         self.plan.files().all(|one| files.are_current(&one.file.touched))
     }
 
-    /// The lowest page that its stack is sure to be written in: below what the program finds there it goes on writing at once.
+    /// The lowest page of its stack that it is sure to write: the program soon writes below its initial stack.
     fn stack(&self) -> u64 {
         let [_, pointer] = initial_stack::measure(STACK_TOP, &self.path, &self.plan.arguments, &self.environment);
         (pointer & PAGE_MASK) - PAGE_SIZE
@@ -171,14 +171,14 @@ impl ExecRequest {
         self.plan.close();
     }
 
-    /// A program that is held, by an environment that goes on for another one.
+    /// A program whose handle the predecessor of this environment holds.
     pub(super) fn for_node(node: u64, path: &[u8], arguments: Vec<Vec<u8>>, environment: Vec<Vec<u8>>) -> Result<Self> {
         let mut files = process().files.lock();
         let status = files.status_of(node)?;
         let opened =
             Opened { node, mode: status.mode_links as u32, device: (0, 0), size: status.size, stale_mappings: false };
         let (file, head) = ExecFile::of_node(&mut files, opened, path)?;
-        // Beside whoever made the environment, who held it first.
+        // A second handle: the maker of the environment held the first.
         files.hold(node, true);
         drop(files);
         let plan = plan_image((file, head), arguments)?;
@@ -202,7 +202,7 @@ impl core::fmt::Debug for ExecRequest {
     }
 }
 
-/// The first thread goes on in the program that another one asked for, or that its parent prepared.
+/// The first thread enters the program that another thread asked for, or that the parent prepared.
 pub fn take_over(request: &ExecRequest, prepared: Option<Box<ExecTemplate>>) -> ! {
     let mut context = Context::default();
     let outcome = if request.is_for_another {
@@ -534,9 +534,9 @@ fn clear(place: &Range<u64>) -> Result<()> {
     usercopy::write(place.start, &ZEROS[..(place.end - place.start) as usize])
 }
 
-/// Bytes for AT_RANDOM, from which libc makes guards against overruns: from the CPU's own source, else from the kernel's. What the
-/// clock gives is mixed in: on a machine without a source it is all there is, which makes guesses harder, and nothing that must be
-/// secret is made of it (`getrandom` refuses there).
+/// Bytes for AT_RANDOM, from which libc makes guards against overruns: from the CPU's own source, else from the
+/// kernel's. The clock is mixed in: on a machine without a source it is the only input. That makes guesses harder, and
+/// no secret is made of it (`getrandom` refuses there).
 fn start_random() -> [u8; 16] {
     let spread = |word: u64| word.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     let first = spread(runtime::clock::ticks() ^ spread(process().number()));
@@ -563,8 +563,8 @@ fn place_movable(space: &AddressSpace, image: &Image) -> Result<u64> {
     Ok(space.areas.find_place(bytes)? - first)
 }
 
-/// The same of an interpreter, at the beginning of what a table translates: the libraries below it have tables of their own, which go as a
-/// whole when the program does.
+/// The same of an interpreter, at the beginning of what a table translates. The libraries below it have tables of their
+/// own, which go as a whole when the program does.
 fn place_interpreter(space: &AddressSpace, image: &Image) -> Result<u64> {
     let base = place_movable(space, image)?;
     let (first, last) = image.span();
@@ -579,7 +579,7 @@ fn map_stack(space: &mut AddressSpace, pages: &mut impl PageOps, executable: boo
     space.map(pages, area)
 }
 
-/// Maps an object beside the program; the result is how far it lies from where its file would have it.
+/// Maps an object in addition to the program; the result is its distance from where its file would have it.
 pub(super) fn map_object(file: &ExecFile, image: &Image) -> Result<u64> {
     let touched = touched_now(file);
     let mut zeros = Vec::new();

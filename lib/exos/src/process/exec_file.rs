@@ -1,10 +1,11 @@
-//! Files that a process executes: found, opened and read; and found again without asking anybody.
+//! Files that a process executes: found, opened and read; and found again without an RPC.
 //!
-//! Who has one child after the other execute the same program holds its files without need in between (`server::idle`), and knows
-//! from the last time what they say, what they are called and which of their pages programs touch (`exec_template`). A process that executes
-//! another program with the interpreter of its own knows that interpreter. Both only ask the server to hold them. Invariant: all that is
-//! found again is so still. The server counts what may change any of it (`protocol::PROGRAMS`), and takes
-//! back what is held without need before anybody writes there; where a path leads and who may execute it tells the catalogue.
+//! A process whose children execute the same program one after the other keeps its files in the handle cache in
+//! between. From the last time it knows their contents, their paths and which of their pages programs touch
+//! (`exec_template`). A process that executes another program with the interpreter of its own knows that interpreter.
+//! Both only ask the server to hold them. Invariant: all that is found again is so still. The server counts the changes
+//! that could break it (`protocol::PROGRAMS`), and empties the handle cache of a file before any process writes the
+//! file. The dcache tells where a path leads and who may execute it.
 
 use crate::errno::{Errno, Result};
 use crate::hw::current::process;
@@ -73,7 +74,8 @@ impl ExecFile {
     }
 }
 
-/// Opens a regular file that may be executed and read, and reads its beginning. What is to run (`runs`) need not be readable.
+/// Opens a regular file that may be executed and read, and reads its beginning. What is to run (`runs`) need not be
+/// readable.
 pub(super) fn open(path: &[u8], runs: bool) -> Result<(ExecFile, Vec<u8>)> {
     let (directory, from_there) = process().fs.lock().start(path);
     let found = walk(directory, &from_there, Last::Node, |files, at, path| files.open_program(at, path, runs))?;

@@ -1,7 +1,7 @@
-//! What a process that executes a set-id program leaves to the environment that goes on for it, as bytes.
+//! State that a process that executes a set-id program hands over to its successor environment, as bytes.
 //!
-//! Pure. The reader is a fresh library, the writer may be anybody's: every value has a meaning, and what cannot be is an error.
-//! Words are eight bytes, the lowest first; a string is its length and its bytes.
+//! Pure. The reader is a fresh library and distrusts the writer: every value has a meaning, and what cannot be is an
+//! error. Words are eight bytes, the lowest first; a string is its length and its bytes.
 
 use crate::errno::{Errno, Result};
 use crate::process::prctl_state::KEPT;

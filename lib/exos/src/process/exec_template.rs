@@ -1,9 +1,9 @@
 //! A program as a child is to find it that executes it, made by its parent (`unborn`).
 //!
-//! Areas, the record of pages and the entries of tables are the same each time that a process has a child execute the same file,
-//! as long as that has the same pages: they are made once, and stay in the child's address space from one child to the next
-//! (`kept`). Left to do is to fill the pages that the program may write. Holds always: nothing here is used for a program whose
-//! file says anything else of itself, or has other pages where programs touch it.
+//! Areas, the page record and the page table entries are the same each time that a child of a process executes the same
+//! file with the same pages. They are made once, and stay in the child's address space from one child to the next
+//! (`retained_space`). Left to do is to fill the pages that the program may write. Invariant: no template is used for a
+//! program whose file has changed, or of which programs touch other pages.
 
 use super::exec::{ExecPlan, LoadedLayout, lay_out};
 use super::exec_file::ElfFile;
@@ -94,7 +94,8 @@ impl ExecTemplate {
         self.own.iter().map(|(_, page)| page.unwrap_or(PageNumber::NONE))
     }
 
-    /// Gives it these pages, as many as it needs. Where they are others than before it is another generation; `generations` there were.
+    /// Gives it these pages, as many as it needs. Where they are others than before it is another
+    /// generation; `generations` there were.
     pub fn give(&mut self, pages: &[PageNumber], generations: &mut u64) {
         if self.generation != 0 && self.numbers == pages {
             return;
@@ -112,7 +113,8 @@ impl ExecTemplate {
         (self.generation, &self.space.frames)
     }
 
-    /// Fills the first so many of its own pages, which are mapped from `place` on, if it says so, with what they begin with.
+    /// Fills the first so many of its own pages, which are mapped from `place` on, if it says so, with what they begin
+    /// with.
     ///
     /// # Errors
     /// The kernel's refusals of `page_map`.

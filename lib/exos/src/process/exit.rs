@@ -1,7 +1,7 @@
 //! The end of a process, and of a thread.
 //!
-//! A process ends by the hand of its first thread, in whose public page the status stands: whoever ends it says how, lets
-//! all threads know, and the first one waits for the others to be gone.
+//! The first thread of a process ends it, and the status stands in that thread's public page. The thread that asks for
+//! the end records the status and wakes all threads, and the first one waits until the others are gone.
 
 use super::child_start;
 use super::children::{Child, STATUS_WORD, public};
@@ -26,7 +26,7 @@ use runtime::{EnvironmentId, KeyIndex, exposed, syscall, time_slice};
 /// Ends the running process: all its threads.
 pub fn end(status: Status) -> ! {
     let process = process();
-    // Who comes second ends as the first one said.
+    // A second request ends with the status of the first.
     let _ = process.ending.compare_exchange(0, status.to_word(), SeqCst, Relaxed);
     leave()
 }
@@ -101,13 +101,13 @@ fn end_others(process: &Process) {
     others.iter().for_each(|other| process.note_ended(other));
     *process.threads.lock() = kept;
     let mut remains = process.remains.lock();
-    // Who was just ending by itself has left its remains already.
+    // A thread that was just ending by itself has left its remains already.
     let missing: Vec<&Thread> =
         others.into_iter().filter(|other| !remains.iter().any(|one| one.are_of(other))).collect();
     remains.extend(missing.into_iter().map(DeadThread::of));
 }
 
-/// Another program is to run: the first thread goes on in it, all others end.
+/// For a pending exec: the first thread enters the new program, all others end.
 pub fn leave_for_exec() -> ! {
     let process = process();
     let thread = thread();
@@ -129,7 +129,7 @@ pub fn leave_for_exec() -> ! {
     }
 }
 
-/// Ends all other threads, for the first thread of a process that goes on alone.
+/// Ends all other threads, for the first thread of a process that continues alone.
 pub fn be_alone_for_exec() {
     let process = process();
     if process.threads.lock().len() > 1 {
@@ -210,8 +210,8 @@ fn die_with_the_first() -> ! {
     die()
 }
 
-/// Ends the running process, killed by SIGKILL, in the middle of anything, where no memory is to be had: nothing is asked for here
-/// that takes any, or that the running thread may hold already.
+/// Ends the running process, killed by SIGKILL, at any point, where there is no memory. Nothing here allocates memory
+/// or takes a lock that the running thread may hold already.
 pub fn end_on_the_spot() -> ! {
     const STATUS: Status = Status::Killed(linux::SIGKILL);
     let process = process();
@@ -239,8 +239,8 @@ fn ring(thread: EnvironmentId) {
 
 const STATUS_BASE: usize = (abi::area::PUBLIC_STATUS / 8) as usize;
 
-/// Waits until children have taken over what their parent made for them: pages of a parent that dies are nobody's. A child
-/// that tells lies delays the end, no more.
+/// Waits until children have claimed what their parent made for them: pages of a parent that dies belong to no process.
+/// A child that tells lies delays the end, no more.
 fn wait_to_be_needless(children: &[Child]) {
     const PATIENCE: u64 = 1_000_000_000;
     let deadline = runtime::clock::now() + PATIENCE;
@@ -251,7 +251,7 @@ fn wait_to_be_needless(children: &[Child]) {
     }
 }
 
-/// Children that ended are buried; of the others the session takes care, beside whoever adopts them.
+/// Children that ended are reaped; the session takes care of the others, in addition to the subreaper that adopts them.
 pub(super) fn release_children() {
     let process = process();
     let children = core::mem::take(&mut process.children.lock().all);

@@ -1,7 +1,8 @@
 //! What a process leaves that others go on using: see `server::bequests`.
 //!
-//! Its children have what it made before they began: pipes, sockets, counters, records of descriptions, and the pages with
-//! their own library's data, which stay their parent's for the next child (`process::fork`). Others have what it sent them.
+//! Its children have what it made before they began: pipes, sockets, counters and records of open files. They also have
+//! the pages with their own library's data, which stay their parent's for the next child (`process::fork`). Others have
+//! what it sent them.
 
 use super::children::Child;
 use super::process_record::Process;
@@ -13,7 +14,8 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed, syscall};
 
-/// Leaves to the server what others use, when this process has closed all its descriptors and waits for nobody any more.
+/// Hands shared pages off to the server, when this process has closed all its descriptors and waits for no process any
+/// more.
 pub fn hand_off_shared_pages(process: &Process, children: &[Child]) {
     let mut left: Vec<HandedOffPage> =
         children.iter().flat_map(|child| data_of(process, child)).map(HandedOffPage::mapped).collect();
@@ -22,13 +24,13 @@ pub fn hand_off_shared_pages(process: &Process, children: &[Child]) {
     left.retain(|one| can_leave(process.environment(), one.page));
     if !left.is_empty() {
         let _turn = TakingOver::begin(process.server);
-        // A server that is gone keeps nothing for anybody.
+        // A server that is gone keeps no pages.
         let _ = process.files.lock().bequeath(&left);
     }
 }
 
-/// The pages with the data of a child's library. Where another thread made it they are under the child's list, and charged to
-/// this process since that thread ended.
+/// The pages with the data of a child's library. Where another thread made it they are under the child's list, and
+/// charged to this process since that thread ended.
 fn data_of(process: &Process, child: &Child) -> Vec<PageNumber> {
     if !child.heap_pages.is_empty() {
         return child.heap_pages.clone();
@@ -37,7 +39,8 @@ fn data_of(process: &Process, child: &Child) -> Vec<PageNumber> {
     own.pages().filter(|page| exposed::page(*page).is_some_and(|info| info.access() == child.made.list)).collect()
 }
 
-/// Pages of this process that show through windows here, and through more elsewhere; and those that it has closed already.
+/// Pages of this process that show through windows here, and through more elsewhere; and those that it has closed
+/// already.
 fn seen_by_others(process: &Process) -> Vec<PageNumber> {
     let own = EnvironmentId(process.environment());
     let references = |page: PageNumber| exposed::page(page).map_or(0, |info| info.references());
@@ -47,7 +50,7 @@ fn seen_by_others(process: &Process) -> Vec<PageNumber> {
     let lent: Vec<PageNumber> = process.exported.lock().pages().collect();
     let windows = process.mappings.lock();
     let pages = windows.iter().filter(|window| window.address() != mailbox).flat_map(Mapping::pages).copied();
-    // Most pages show here alone, or are somebody else's.
+    // Most pages are mapped here alone, or belong to another process.
     let mut here: Vec<PageNumber> = pages.filter(|page| is_shared(*page) || lent.contains(page)).collect();
     here.sort_unstable();
     let closed = lent.iter().filter(|page| here.binary_search(page).is_err() && references(**page) > 0);
@@ -64,13 +67,13 @@ pub fn inherit_from_thread(thread: EnvironmentId, key: KeyIndex) {
     let _turn = (!pages.is_empty()).then(|| TakingOver::begin(process().server));
     for page in pages {
         let Some(list) = exposed::page(page).map(|info| info.access()) else { continue };
-        // What the budget has no room for goes with the thread, as far as nobody uses it.
+        // Pages that the budget has no room for go with the thread, if no process uses them.
         let _ = syscall::page_claim(key, page, key, list);
     }
 }
 
 impl Process {
-    /// Whether anybody may have what this process made.
+    /// Whether another process may have pages that this one made.
     pub fn may_have_heirs(&self) -> bool {
         self.has_made_children.load(Relaxed) || !self.exported.lock().is_empty()
     }

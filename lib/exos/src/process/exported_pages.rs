@@ -1,8 +1,8 @@
-//! Pages that a process has no use for any more, while others may have: of pipes and sockets that it made and closed, which others
-//! map, or which are on their way in a message.
+//! Exported pages: pages of closed pipes and sockets that their maker has no use for any more. Others still map them,
+//! or they are in flight in a message.
 //!
-//! Most of what a pipe is made of nobody ever writes: such pages serve the next one. Holds always: a spare page is charged to the
-//! process itself, nobody maps it, and nobody has written it since the kernel filled it with zeros.
+//! No process ever writes most pages of a pipe: such pages serve the next pipe. Invariant: a spare page is charged to
+//! the process itself, no process maps it, and none has written it since the kernel filled it with zeros.
 
 use crate::descriptor::open_file::{OpenFile, Reference};
 use crate::hw::current::process;
@@ -13,8 +13,8 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::{EnvironmentId, PageNumber, area, exposed};
 
-/// Pages that are looked at for each call that might find some free: where there are more, not every call looks. Who has passed
-/// thousands of sockets to others goes on closing some.
+/// Pages that are looked at for each call that might find some free: where there are more, not every call looks. A
+/// process that has passed thousands of sockets to others keeps closing some.
 const AT_ONCE: usize = 64;
 /// Spare pages at most: those of a pipe each way.
 const SPARE: usize = 32;
@@ -23,7 +23,7 @@ const SPARE: usize = 32;
 #[derive(Clone, Debug, Default)]
 pub struct ExportedPages {
     pages: BTreeSet<PageNumber>,
-    /// Descriptions that were sent in messages, by their numbers, and what they are made of: on their way nobody maps it.
+    /// Open files that were sent in messages, by their numbers, with their pages: in flight no process maps them.
     sent: BTreeMap<u64, (Reference, Vec<PageNumber>)>,
     /// How many of those each page belongs to.
     on_their_way: BTreeMap<PageNumber, u32>,
@@ -34,13 +34,14 @@ pub struct ExportedPages {
 }
 
 impl ExportedPages {
-    /// Adds those of some pages that are this process's and that others have. The result is those that nobody has.
+    /// Adds those of some pages that are this process's and that others have. The result is the pages that no other
+    /// process has.
     pub fn add(&mut self, pages: &[PageNumber]) -> Vec<PageNumber> {
         let own = Own::of_running();
         let mine = pages.iter().copied().filter(|page| own.has(*page));
         let (free, lent): (Vec<_>, Vec<_>) = mine.partition(|page| self.is_free(*page));
         if !self.pages.is_empty() {
-            // Who closes the second end of what it has both of added them before.
+            // A process that closes the second end of a pipe or socket pair has added them before.
             free.iter().for_each(|page| _ = self.pages.remove(page));
         }
         self.pages.extend(lent);
@@ -67,7 +68,7 @@ impl ExportedPages {
         places.iter_mut().zip(taken).map(|(place, page)| *place = page).count()
     }
 
-    /// There is to be none: all that were.
+    /// Gives up all spare pages.
     pub fn give_up_spare(&mut self) -> Vec<PageNumber> {
         core::mem::take(&mut self.spare)
     }
@@ -101,7 +102,8 @@ impl ExportedPages {
         on_their_way.flat_map(of).collect()
     }
 
-    /// Takes out the pages that nobody maps, and nobody is going to. What others have claimed meanwhile is theirs to give up.
+    /// Takes out the pages that no process maps or is going to map. What others have claimed meanwhile is theirs to
+    /// give up.
     pub fn poll(&mut self) -> Vec<PageNumber> {
         self.calls += 1;
         if self.calls * AT_ONCE < self.pages.len() {
@@ -122,7 +124,7 @@ impl ExportedPages {
         free
     }
 
-    /// Whether nobody maps a page, and nobody is going to.
+    /// Whether no process maps a page or is going to map it.
     fn is_free(&self, page: PageNumber) -> bool {
         exposed::page(page).is_none_or(|info| info.references() == 0) && !self.on_their_way.contains_key(&page)
     }
@@ -152,8 +154,8 @@ impl Own {
         Self { list: area::access_list(), root: area::root() }
     }
 
-    /// Whether a page is under this process's own list, and on the account of one of its threads: who connects puts pages of its own
-    /// under the list of who listens, and gives them up itself.
+    /// Whether a page is under this process's own list, and charged to one of its threads. A process that connects puts
+    /// pages of its own under the list of the listener, and gives them up itself.
     fn has(&self, page: PageNumber) -> bool {
         let is_thread =
             |number| exposed::environment(number).is_some_and(|info| info.root.load(Relaxed) == self.root.0);

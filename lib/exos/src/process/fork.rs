@@ -1,10 +1,10 @@
 //! `fork`: a copy of the process (xok-exos-sosp97 §5.2: copy-on-write is the library's affair).
 //!
 //! Private pages that may be written become copy-on-write in the parent. The child of a large program then links the
-//! parent's uppermost page tables, so that not one page or table of the program is copied before somebody writes; that of
-//! a small one gets tables of its own at once, which is cheaper than to copy shared ones a fault at a time, and copies of
-//! the few pages that are written after every fork. ExOS's own data (its heap) is copied at once, and shared windows are
-//! mapped at the same places.
+//! parent's uppermost page tables, so that no page or table of the program is copied before a write. The child of a
+//! small one gets tables of its own at once, which is cheaper than copying shared tables fault by fault. It also gets
+//! copies of the few pages that are written after every fork. ExOS's own data (its heap) is copied at once, and shared
+//! windows are mapped at the same places.
 
 use super::child_start::{self, ChildMemory, ForkState};
 use super::children::{Child, public};
@@ -44,17 +44,18 @@ const BUDGETS: [(Resource, u64); 2] = [(Resource::Slice, 1), (Resource::Predicat
 /// Pages that its parent gives it of its own.
 const PAGES: u64 = 128;
 
-/// What a child is made of is noted for the one after it, up to so many children at once and so many pages of ExOS's data:
-/// the notes are in that data, which each further child gets a copy of.
+/// The parts of a child are recorded for the next one, for at most so many children at once and so many pages of ExOS's
+/// data. The records are in that data, and each further child gets a copy of them.
 const NOTED_CHILDREN: usize = 8;
 const NOTED_DATA: usize = 256;
 /// Pages that making a child takes after its heap, at most.
 pub(super) const FOR_THE_REST: u64 = 64;
 /// Pages of a program up to which a child gets tables of its own at once. A larger one links its parent's.
 const MAPPED_AT_ONCE: usize = 256;
-/// Pages of files up to which such a child has all of them at once. Of more it gets those that children before it touched.
+/// Pages of files up to which such a child has all of them at once. Of more it gets those that children before it
+/// touched.
 const FILES_AT_ONCE: usize = 64;
-/// Pages beside the program that a small process has.
+/// Pages of a small process besides those of its program.
 const ROWS: usize = 64;
 
 /// How a child differs from a plain copy.
@@ -72,7 +73,8 @@ pub struct Options {
     pub clears_handlers: bool,
     /// What its parent waits for, if it does.
     pub vfork_link: Option<SharedMemoryLink>,
-    /// Whether it begins with the program in `Process::exec`; another thread may have left that there for its own process.
+    /// Whether it begins with the program in `Process::exec`; another thread may have left that there for its own
+    /// process.
     pub executes: bool,
 }
 
@@ -89,8 +91,8 @@ impl Options {
     };
 }
 
-/// Copies the running process; the result is the child's number. Its program goes on at `context`, or begins with what it
-/// is to execute.
+/// Copies the running process; the result is the child's number. Its program resumes at `context`, or begins with the
+/// exec request.
 pub fn fork(context: &Context, options: Options) -> Result<u64> {
     let process = process();
     budget::reserve_or_fail(FOR_THE_REST)?;
@@ -120,7 +122,8 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
 /// Gives the child everything but a slice. The result is the pages of this process that hold ExOS's data for it.
 fn fill(ready: &mut SpareEnvironment, nursery: &mut SpawnCache, context: &Context, options: Options) -> Result<Copied> {
     ready.link_image(process().image_table)?;
-    // A program that begins asks the server; any other child may not. The parent has one thread then: it opens nothing meanwhile.
+    // A program that begins asks the server; any other child may not. The parent has one thread then: it opens nothing
+    // meanwhile.
     let begins = options.executes;
     let mut inherited = ForkState::new(context, ready.mailbox(), options);
     if begins {
@@ -185,7 +188,7 @@ fn copy(ready: &mut SpareEnvironment, nursery: &mut SpawnCache, inherited: ForkS
     Ok(Copied { pages, holds_open_files })
 }
 
-/// The same while all is held: this process's mailbox, and whether another child is to be made of this one.
+/// The same with all locks held: this process's mailbox, and whether it will have another child.
 fn copy_held(
     ready: &mut SpareEnvironment,
     nursery: &mut SpawnCache,
@@ -327,8 +330,8 @@ pub(super) fn windows_to_show(
     (!ready.shows(generation)).then(|| SharedMappings { generation, rows: rows() })
 }
 
-/// What maps the windows that the child gets, in the order of their addresses: it has a mailbox of its own where this process has
-/// its own, and this process's beside it.
+/// The rows that map the windows of the child, in the order of their addresses. The child's own mailbox takes the place
+/// of this process's own, and this process's mailbox is mapped too.
 fn windows_of_child(windows: &Mappings, own_mailbox: &Mailbox, mailbox: PageNumber) -> Vec<MapRow> {
     let key = process().session_key;
     let mut all = Vec::with_capacity(ROWS);
@@ -352,8 +355,8 @@ struct Data {
     stays: bool,
 }
 
-/// Copies ExOS's own data. Its pages stay this process's where they are few and the child `is_noted`, to be used again for the next. Else
-/// they go with the child, as what another thread than the first is charged for must.
+/// Copies ExOS's own data. Its pages stay this process's where they are few and the child `is_noted`, to be used again
+/// for the next. Else they go with the child, as what another thread than the first is charged for must.
 fn copy_heap(ready: &mut SpareEnvironment, nursery: &SpawnCache, is_noted: bool) -> Result<Data> {
     const AT_ONCE: usize = WINDOW_PAGES;
     // The list of pages is itself on the heap, which may grow for it: by fewer pages than there is room for more.

@@ -59,7 +59,7 @@ struct Others<'a> {
 }
 
 impl AllLocks<'_> {
-    /// As [`Process::with_memory`], with the windows beside it.
+    /// As [`Process::with_memory`], with the windows too.
     pub fn with_memory<T>(
         &mut self,
         process: &Process,
@@ -188,7 +188,7 @@ fn locks(description: &OpenFile) -> [Option<&OwnerLock>; 2] {
     }
 }
 
-/// Takes these locks, if nobody holds one.
+/// Takes these locks, if no thread holds one.
 fn hold_descriptions(descriptors: &FdTable<OpenFile>) -> Option<Vec<lock::Held<'_>>> {
     let mut held = Vec::new();
     for lock in locks_of(descriptors) {

@@ -1,7 +1,7 @@
 //! Where a process is in the file system: the folder in which relative paths begin, and the bits that new files lack.
 //!
-//! The server has a node for `/proc` and none for what lies below it: of a working directory there, the place keeps the
-//! path, and a relative path becomes an absolute one.
+//! The server has a node for `/proc` and none for what lies below it. So the place keeps the path of a working
+//! directory there, and a relative path becomes an absolute one.
 
 use alloc::borrow::Cow;
 use alloc::sync::Arc;

@@ -1,8 +1,8 @@
 //! Futexes: threads that wait for a word of the program (futex(2)).
 //!
-//! A thread that waits sleeps on a word of its own record, which who wakes it sets; the queue is the process's. Of words in
-//! memory that several processes share the server keeps the queue (`server::futexes`), unless the program says that no other
-//! process uses them.
+//! A thread that waits sleeps on a word of its own record, which who wakes it sets; the queue is the process's. Of
+//! words in memory that several processes share the server keeps the queue (`server::futexes`), unless the program says
+//! that no other process uses them.
 
 use super::thread::Thread;
 use crate::address_map::PAGE_SIZE;
@@ -20,12 +20,13 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use linux_raw_sys::general as linux;
 use runtime::predicate::{Operator, word};
 
-/// Who waits for everything.
+/// The bits of a waiter that waits for everything.
 pub const ANY: u32 = u32::MAX;
 /// Entries of a robust list that are looked at.
 pub const ROBUST_MOST: usize = 2048;
 
-/// What a thread waits for. Changed by the thread itself while it does not wait, and by who holds the queue while it does.
+/// What a thread waits for. Changed by the thread itself while it does not wait, and by who holds the queue while it
+/// does.
 #[derive(Debug, Default)]
 pub struct Waiter {
     address: AtomicU64,
@@ -43,7 +44,7 @@ impl Waiter {
 }
 
 impl Thread {
-    /// It has left the queue, and goes on.
+    /// It has left the queue, and resumes.
     #[inline]
     fn wake(&self) {
         self.waiter.woken.store(1, SeqCst);
@@ -94,14 +95,14 @@ impl Futexes {
         moved.map(|thread| thread.waiter.address.store(to, Relaxed)).count() as u64
     }
 
-    /// Nobody waits: the running thread is the only one.
+    /// No thread waits: the running thread is the only one.
     pub fn forget_all(&mut self) {
         self.waiting.clear();
     }
 }
 
-/// Waits until woken, if the word still has a value: `EAGAIN` where it has not. `private`: the program says that no other
-/// process waits for the word, or wakes who does.
+/// Waits until woken, if the word still has a value: `EAGAIN` where it has not. `private`: the program says that no
+/// other process waits for the word, or wakes who does.
 pub fn wait(address: u64, value: u32, bits: u32, deadline: Option<u64>, private: bool) -> Result<()> {
     let address = aligned(address)?;
     if bits == 0 {
@@ -240,7 +241,7 @@ pub fn requeue(request: Requeue, private: bool) -> Result<[u64; 2]> {
             wait::set_yield_target(one);
             return Ok([woken, moved]);
         }
-        // Nobody waits for memory of one process and of several with the same word.
+        // No thread waits for memory of one process and of several with the same word.
         _ => return Err(Errno::EINVAL),
     }
     Ok([futexes.wake(from, wake, ANY), futexes.requeue(from, to, move_most)])
@@ -392,8 +393,9 @@ fn aligned(address: u64) -> Result<u64> {
     if address.is_multiple_of(4) { Ok(address) } else { Err(Errno::EINVAL) }
 }
 
-/// The name of a word that other processes may wait for: its page and its place there. A page that is to be written must be there
-/// first, since what is read of a hole in a file is another page than what is written. What nobody ever writes is none (`EFAULT`).
+/// The name of a word that other processes may wait for: its page and its place there. A page that will be written must
+/// be there first: the page read from a hole in a file is not the page that is written. A word that is never written
+/// has no name (`EFAULT`).
 fn shared_word(address: u64) -> Result<Option<u64>> {
     let area = process().memory.lock().space.areas.find(address).copied().ok_or(Errno::EFAULT)?;
     let can_write = area.protection.allows(Protection::WRITE);

@@ -1,8 +1,9 @@
 //! A Linux process: one environment, its memory, its descriptors, its relatives.
 //!
 //! `create` makes the environment, `fork` copies a process, `exec` changes its program, `exit` and `wait` end it and
-//! tell its parent. Who executes a set-id program hands over to a fresh environment (`set_id`), which goes on for it
-//! (`succeed`) with what it was left (`bundle`). All state is here, found through a pointer in the environment area.
+//! tell its parent. A process that executes a set-id program hands over to a fresh environment (`setuid_handover`),
+//! which continues as the same process (`setuid_resume`) from the state it was left (`exec_state`). All state is here,
+//! found through a pointer in the environment area.
 
 pub mod capabilities;
 #[cfg(target_os = "none")]

@@ -1,9 +1,9 @@
-//! Who goes before whom on a CPU (sched(7)): who computes leaves slices of its own to those of a higher rank.
+//! Shares of a CPU by rank (sched(7)): a thread that computes leaves slices of its own to threads of a higher rank.
 //!
-//! Pure. The kernel shares a CPU out alike among those who have a position there. A thread whose rank is below the highest of those
-//! that want the CPU takes one slice of several: with each step of a nice value a fifth less than that one, and beside a real-time policy
-//! one of twenty (Linux leaves the others 5 percent by `sched_rt_runtime_us`). It decides so by itself; whoever has waited for something
-//! does not come here, and runs at once.
+//! Pure. The kernel shares a CPU out alike among those who have a position there. A thread whose rank is below the
+//! highest of those that want the CPU takes one slice of several. With each step of a nice value that is a fifth less.
+//! Below a real-time policy it is one slice of twenty (Linux leaves the others 5 percent by `sched_rt_runtime_us`). The
+//! thread decides so by itself; a thread that has just stopped waiting does not come here, and runs at once.
 
 use super::prctl_state::{Attributes, RESET_ON_FORK};
 use linux_raw_sys::general as linux;
@@ -12,10 +12,10 @@ use linux_raw_sys::general as linux;
 const WHOLE: u32 = 1024;
 /// That of who only wants what others leave (`SCHED_IDLE`, a lower real-time priority).
 const LEAST: u32 = 3;
-/// That of all else beside a real-time policy.
+/// Share of all other threads together while a real-time policy runs.
 const BESIDE_REAL_TIME: u32 = WHOLE / 20;
 
-/// Who goes first: the higher one. That of `SCHED_IDLE`, then by nice values, then by real-time priorities.
+/// A rank: the higher one goes first. That of `SCHED_IDLE`, then by nice values, then by real-time priorities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Priority(u32);
 
@@ -42,7 +42,7 @@ impl Priority {
         self.0 > Self::LEAST_NICE.0
     }
 
-    /// What of a CPU it has beside the highest rank there.
+    /// Its share of a CPU on which the highest rank is this one.
     fn share(self, highest: Self) -> u32 {
         match highest.0.saturating_sub(self.0) {
             0 => WHOLE,
@@ -58,7 +58,8 @@ impl Priority {
 pub struct FairShare(u32);
 
 impl FairShare {
-    /// Whether the slice that begins is one that it takes, with its rank, of those who want the CPU the highest of which is this.
+    /// Whether the slice that begins is one that it takes, with its rank, of those who want the CPU the highest of
+    /// which is this.
     pub fn takes_next(&mut self, own: Priority, highest: Priority) -> bool {
         self.0 += own.share(highest);
         let takes = self.0 >= WHOLE;
@@ -95,7 +96,7 @@ mod tests {
             let ratio = *more as f64 / *less as f64;
             assert!((1.2..1.31).contains(&ratio), "{taken:?}");
         }
-        // Who is as far apart has as much less, wherever that is.
+        // The same distance of ranks gives the same ratio of shares, wherever it lies.
         assert_eq!(taken_of_thousands(nice(0), nice(-5)), taken[5]);
         assert_eq!(taken_of_thousands(nice(15), nice(5)), taken[10]);
     }

@@ -1,9 +1,9 @@
 //! The end of a process that needs memory where there is none: as by SIGKILL, which is what Linux sends then.
 //!
-//! Whatever ExOS does may take memory of its own heap, in the middle of a call, and cannot be taken back there. So a process whose
-//! heap cannot grow is sent SIGKILL and gets some of the pages that the bank keeps for ends: it comes to the end of its call,
-//! where the signal is met, and closes what it has open. Where nothing is left of those it ends on the spot, and what it
-//! had is seen to as when the kernel destroys it.
+//! Whatever ExOS does may take memory of its own heap, in the middle of a call, and cannot be taken back there. So a
+//! process whose heap cannot grow is sent SIGKILL and gets some of the pages that the bank keeps for ends. It comes to
+//! the end of its call, handles the signal there, and closes its open files. Where nothing is left of those it ends on
+//! the spot, and what it had is seen to as when the kernel destroys it.
 
 use super::children::public;
 use super::exit;

@@ -1,7 +1,8 @@
-//! What a process has asked for by `prctl`, `personality`, `setpriority` and `sched_setscheduler`, and is told when it asks.
+//! What a process has asked for by `prctl`, `personality`, `setpriority` and `sched_setscheduler`, and is told when it
+//! asks.
 //!
-//! Pure. What becomes of it: `turns` says who leaves slices to whom, `affinity` keeps a thread on its CPUs; all else is kept,
-//! inherited and told, and changes nothing.
+//! Pure. What becomes of it: `turns` says who leaves slices to whom, `affinity` keeps a thread on its CPUs; all else is
+//! kept, inherited and told, and changes nothing.
 
 use super::capabilities::Capabilities;
 use super::credentials::Credentials;
@@ -47,7 +48,7 @@ pub struct Attributes {
 pub const RESET_ON_FORK: u32 = 0x4000_0000;
 /// Words of what a process keeps: see [`Attributes::kept`].
 pub const KEPT: usize = 7;
-/// Nanoseconds that timers may be late unless somebody says otherwise.
+/// Nanoseconds that timers may be late by default.
 pub const TIMER_SLACK: u64 = 50_000;
 
 impl Default for Attributes {
@@ -109,7 +110,8 @@ impl Change {
 }
 
 impl Attributes {
-    /// Carries out a change. What a process may take without being allowed everything stand in its limits `RLIMIT_NICE` and
+    /// Carries out a change. What a process may take without being allowed everything stand in its limits `RLIMIT_NICE`
+    /// and
     /// `RLIMIT_RTPRIO`.
     ///
     /// # Errors
@@ -143,7 +145,7 @@ impl Attributes {
         [self.priority, self.policy as u64, self.real_time_priority as u64, self.cpus, self.io_priority]
     }
 
-    /// What anybody may know of that, in a word: priority, the priority within the policy, policy.
+    /// The publicly readable part of that, in a word: priority, the priority within the policy, policy.
     pub const fn to_word(&self) -> u64 {
         self.priority | (self.real_time_priority as u64) << 16 | (self.policy as u64) << 32
     }
@@ -165,8 +167,8 @@ impl Attributes {
         }
     }
 
-    /// What a process keeps that goes on in another environment: how it is scheduled, its execution domain, how willingly it
-    /// is ended.
+    /// What the successor environment of a process keeps: how it is scheduled, its execution domain, its OOM score
+    /// adjustment.
     pub fn kept(&self) -> [u64; KEPT] {
         let [priority, policy, real_time, cpus, io_priority] = self.scheduling();
         let score = i64::from(self.memory_score) as u64;
@@ -211,7 +213,7 @@ impl Attributes {
     /// What another program does not keep, executed as whom this says.
     pub fn begin_program(&mut self, identity: &Credentials) {
         self.wants_barriers = false;
-        // Who it acts for, or what it is, is not for everybody.
+        // A set-id or unreadable program is not dumpable.
         self.dumpable = u64::from(!identity.is_secure() && identity.apart == 0);
         self.capabilities =
             self.capabilities.executing(identity.user, identity.is_secure(), identity.no_new_privileges);

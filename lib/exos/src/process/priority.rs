@@ -1,8 +1,10 @@
-//! How the running process is scheduled beside others (sched(7)): what it tells them of itself, and what it leaves to them.
+//! Scheduling of the running process against others (sched(7)): the rank that it publishes, and the slices that it
+//! leaves to others.
 //!
-//! Nobody is taken the CPU from for somebody else. At the end of a slice a thread that computes looks who wants the CPU, and leaves
-//! some of its own slices to those of a higher rank (`turns`). A process is believed what it says of itself as far as it puts itself
-//! below the usual rank: saying so it harms only itself. What puts it above stands in the server's table (`server::precedence`), or holds for nothing.
+//! No process preempts another. At the end of a slice a thread that computes looks who wants the CPU, and leaves some
+//! of its own slices to those of a higher rank (`turns`). A process is believed what it says of itself as far as it
+//! puts itself below the usual rank: saying so it harms only itself. What puts it above stands in the server's table
+//! (`server::precedence`), or holds for nothing.
 
 use super::children::public;
 use super::cpu_placement;
@@ -48,7 +50,8 @@ pub fn begin(process: &Process) {
     }
 }
 
-/// The running process goes on for another one, which said how it is scheduled: that holds as far as the server knows of it.
+/// The running process continues for another one, which recorded how it is scheduled: that counts as far as the
+/// server's table allows it.
 pub fn go_on(process: &Process, predecessor: EnvironmentId) {
     let granted = priority_table::shown().of_number(predecessor.0).unwrap_or(Priority::USUAL);
     if Priority::of(&process.attributes.lock()) > granted {
@@ -61,7 +64,7 @@ pub fn go_on(process: &Process, predecessor: EnvironmentId) {
 pub fn grant(process: &Process, other: u64, change: Change) {
     let mut wanted = Attributes::default();
     if wanted.change(change, true, [0; 2]).is_ok() && Priority::of(&wanted) > Priority::USUAL {
-        // Who is refused has an ordinary share.
+        // A process that is refused has an ordinary share.
         let _ = process.files.lock().announce_precedence(other, wanted.to_word());
     }
 }

@@ -78,12 +78,12 @@ pub struct Program {
     pub auxiliary: Vec<u8>,
 }
 
-/// Access lists beside the process's own.
+/// Access lists of a process other than its own.
 #[derive(Debug)]
 pub struct Lists {
     /// Those of pages that the whole session shares: it reads those under the first, and writes those under the second.
     pub shared: [PageNumber; 2],
-    /// That of what anybody may read of a process of this user: its public page and its mailbox.
+    /// That of the publicly readable pages of a process of this user: its public page and its mailbox.
     pub public: AtomicU64,
 }
 
@@ -122,7 +122,7 @@ pub struct Process {
     pub moved_by_ended: Lock<Transferred>,
     /// What it has of System V objects.
     pub holdings: Lock<Holdings>,
-    /// Who it is, as it says: the server knows.
+    /// Its credentials by its own word: the server has the true ones.
     pub credentials: Lock<Credentials>,
     /// What it may use.
     pub limits: Lock<Rlimits>,
@@ -156,7 +156,8 @@ pub struct Process {
     pub board: Mapping,
     /// The number of the environment of its first thread.
     pub number: AtomicU64,
-    /// The number of the environment that it began in, which is its own; 0: it is still there. See `session::succession`.
+    /// The number of the environment that it began in, which is its own; 0: it is still there.
+    /// See `session::succession`.
     pub first_number: AtomicU64,
     /// Address of the environment area of its first thread.
     pub area: AtomicU64,
@@ -186,13 +187,14 @@ pub struct Process {
     pub session_key: KeyIndex,
     /// Where the key lies that opens what others have made; mostly the same.
     pub opening_key: AtomicU64,
-    /// The principal whose key the process has; 0: the session's. The server puts the key there. See `process::identity`.
+    /// The principal whose key the process has; 0: the session's. The server puts the key there.
+    /// See `process::identity`.
     pub principal: AtomicU64,
     /// The server of the file system and of keys.
     pub server: EnvironmentId,
     /// Access lists that say who may what: see [`Lists`].
     pub lists: Lists,
-    /// Environment that holds the budget that nobody uses.
+    /// Environment that holds the unused budget.
     pub bank: EnvironmentId,
     /// Table that maps the ExOS image.
     pub image_table: PageNumber,
@@ -252,7 +254,7 @@ impl Process {
         self.number() & 0xffff_ffff | u64::from(self.credentials.lock().user.real) << 32
     }
 
-    /// Who it is for those at the other end of a socket that it makes.
+    /// Its credentials for the other end of a socket that it makes.
     pub fn as_peer(&self) -> Ucred {
         Ucred::of(self.number(), self.credentials.lock().acting())
     }
@@ -287,7 +289,7 @@ impl Process {
         self.with_memory_inline(action)
     }
 
-    /// The same as part of the caller, which is to be short: a fault that is mended.
+    /// The same inlined into the caller, which must be short: a fault that is repaired.
     #[inline(always)]
     pub fn with_memory_inline<T>(&self, action: impl FnOnce(&mut AddressSpace, &mut OwnPages<'_>) -> T) -> T {
         let mut memory = self.memory.lock();
@@ -317,8 +319,8 @@ impl Process {
         self.reclaim_unused();
     }
 
-    /// The same of pages that a window shows, which is closed. Of two threads that close windows onto the same pages at once the second
-    /// one finds them free, and only that one.
+    /// The same of pages that a window shows, which is closed. Of two threads that close windows onto the same pages at
+    /// once the second one finds them free, and only that one.
     pub fn unmap_and_export(&self, window: &Mapping, pages: &[PageNumber]) {
         let mut windows = self.mappings.lock();
         let mut lent = self.exported.lock();
@@ -345,7 +347,8 @@ impl Process {
         Allocator::own().free_many(&spare);
     }
 
-    /// A description was sent in a message: its pages stay until it has come and was closed, whoever maps them.
+    /// An open file was sent in a message: its pages stay until it was received and closed, even if no process maps
+    /// them.
     pub fn note_sent(&self, description: &OpenFile) {
         let pages = description.object.pages();
         if !pages.is_empty() {
@@ -353,8 +356,8 @@ impl Process {
         }
     }
 
-    /// What replaced operations keep for themselves in this process: a `T` of its own, which begins as the default. Fork
-    /// copies it, `execve` leaves it.
+    /// What replaced operations keep for themselves in this process: a `T` of its own, which begins as the default.
+    /// Fork copies it, `execve` leaves it.
     pub fn with_extension<T: Any + Default + Send, R>(&self, action: impl FnOnce(&mut T) -> R) -> R {
         let mut extensions = self.extensions.lock();
         let own = extensions.entry(TypeId::of::<T>()).or_insert_with(|| Box::new(T::default()));
@@ -371,11 +374,11 @@ impl Process {
 pub mod state {
     /// Nothing.
     pub const RUNS: u64 = 0;
-    /// To wait until the process goes on.
+    /// To wait until the process continues.
     pub const STOPPED: u64 = 1;
     /// To end.
     pub const ENDS: u64 = 2;
-    /// To leave the process to its first thread, which goes on in another program.
+    /// To leave the process to its first thread, which enters another program.
     pub const EXECS: u64 = 3;
 }
 

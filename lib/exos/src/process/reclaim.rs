@@ -1,8 +1,9 @@
-//! Giving up pages that were charged to somebody else: to who made an environment that is gone, and is gone too, or will be.
+//! Giving up pages that are charged to another process: to the maker of an environment that is gone, which is gone too
+//! or will be.
 //!
-//! Which pages these are is found by looking, and whoever they are charged to may end meanwhile: then they are free, and somebody
-//! else's the next moment. So a number that was found is given up with a key that opens what is under the list of the dead
-//! and nothing else: what has become somebody else's is under another list.
+//! Such pages are found by a scan, and the process that they are charged to may end meanwhile: then they are free, and
+//! another process may get them at once. So a page that was found is given up with a key that opens only what is under
+//! the list of the dead environment. A page of another process is under another list.
 
 use super::environment::EnvironmentRef;
 use abi::capability::Rights;
@@ -10,19 +11,21 @@ use core::sync::atomic::Ordering::Acquire;
 use runtime::page::Allocator;
 use runtime::{KeyIndex, PageNumber, exposed, key, syscall};
 
-/// Place of an environment's own name on its access list: whoever holds that has no use for it any more.
+/// Place of an environment's own name on its access list: a dead environment has no use for it any more.
 const OWN_NAME: u64 = 1;
 
 /// The access list of an environment that is about to be gone.
 #[derive(Clone, Copy, Debug)]
 pub struct DeadAccessList {
     list: PageNumber,
-    /// A page under it: as long as it is there the list is no other one, whoever gives up what is under it.
+    /// A page under it: as long as that page exists the number stands for the same list, even if another process frees
+    /// what is under it.
     anchor: PageNumber,
 }
 
 impl DeadAccessList {
-    /// The list of an environment that is not quite gone yet, which `power` opens. Nothing where it is gone, or there is no page.
+    /// The list of an environment that is not quite gone yet, which `power` opens. Nothing where it is gone, or there
+    /// is no page.
     pub fn pin(made: &EnvironmentRef, power: KeyIndex) -> Option<Self> {
         let anchors = Allocator { key: power, list: made.list };
         let anchor = anchors.allocate().ok()?;
@@ -43,7 +46,7 @@ impl DeadAccessList {
         page.access() == self.list
     }
 
-    /// In one call: between the anchor's end and the list's nobody else can free the list.
+    /// In one call: between the end of the anchor and that of the list no other process can free the list.
     fn close(&self, key: KeyIndex) {
         Allocator { key, list: self.list }.free_many(&[self.anchor, self.list]);
     }
@@ -59,7 +62,8 @@ pub fn still_present(made: &EnvironmentRef) -> bool {
     })
 }
 
-/// Has `free` give up what is under the lists of some who are gone, with a key that opens nothing else; then the lists go.
+/// Has `free` give up what is under the lists of some who are gone, with a key that opens nothing else; then the lists
+/// go.
 pub fn close(graves: &[DeadAccessList], power: KeyIndex, free: impl FnOnce(KeyIndex)) {
     let Ok(key) = key::derive(power, Rights::ALL, 0) else {
         // Anchors are the running environment's own.

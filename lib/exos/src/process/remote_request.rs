@@ -1,7 +1,8 @@
-//! What one process asks another to do: `prlimit`, `setpriority` and the like of another process, as a path that travels like a
-//! question about `/proc` (`server::questions`).
+//! What one process asks another to do: `prlimit`, `setpriority` and the like of another process, as a path that
+//! travels like a question about `/proc` (`server::questions`).
 //!
-//! Pure. What takes more than a process has a right to has a name of its own, which the server passes on from user 0 only.
+//! Pure. What takes more than a process has a right to has a name of its own, which the server passes on from user 0
+//! only.
 
 use super::prctl_state::{Attributes, Change};
 use crate::vfs::path_walk::PATH_BYTES;

@@ -34,13 +34,14 @@ pub struct RetainedSpace {
     way: Vec<PageNumber>,
     /// The tables for a program.
     tables: PageTables,
-    /// What maps its maker's windows, then its own window to the server, then the pages for ExOS's data, all in order. What is not
-    /// there any more has no entry.
+    /// What maps its maker's windows, then its own window to the server, then the pages for ExOS's data, all in order.
+    /// What is not there any more has no entry.
     rows: Vec<MapRow>,
     /// How many of these map its maker's windows, and how many map any.
     common: usize,
     windows: usize,
-    /// Which generation its maker's windows are, all of which are there (see `Windows::generation`); 0: it is not known.
+    /// Which generation its maker's windows are, all of which are there (see `Windows::generation`); 0: it is not
+    /// known.
     edition_of_windows: u64,
     /// What maps the program. What is not there any more has no entry.
     program: Vec<MapRow>,
@@ -85,7 +86,7 @@ pub enum Cleanup {
     Clean,
     /// It is mended ([`Kept::mend`]).
     Mend,
-    /// The same, and first before its pages go, for tables go with it: pages that nobody is charged for any more go one by one.
+    /// The same, before its pages are freed, because tables are freed with it: orphan pages are freed one by one.
     MendEarly,
 }
 
@@ -160,7 +161,8 @@ impl RetainedSpace {
         self.edition_of_windows == generation
     }
 
-    /// Maps windows, if there are others, then an `own` one, and the pages for ExOS's data, in the place of those before.
+    /// Maps windows, if there are others, then an `own` one, and the pages for ExOS's data, in the place of those
+    /// before.
     ///
     /// # Errors
     /// The kernel's refusals.
@@ -179,7 +181,7 @@ impl RetainedSpace {
         new.extend(own);
         let windows = kept + new.len();
         new.extend(data);
-        // After a refusal nobody knows what is there.
+        // After a refusal the contents of the tables are unknown.
         self.edition_of_windows = 0;
         if kept == 0 {
             self.mapped = None;
@@ -207,7 +209,8 @@ impl RetainedSpace {
         map_rows(editor, &rows)
     }
 
-    /// Maps a program in the place of the one before, with `spare` pages for tables that are missing. The result is its tables.
+    /// Maps a program in the place of the one before, with `spare` pages for tables that are missing. The result is its
+    /// tables.
     ///
     /// # Errors
     /// The kernel's refusals.
@@ -279,7 +282,7 @@ impl RetainedSpace {
         self.is_shared = true;
     }
 
-    /// Notes what the tables are like, before anybody runs there.
+    /// Records the state of the tables, before a program runs there.
     pub fn note(&mut self) {
         let Self { way, tables, edits: noted, .. } = self;
         noted.clear();
@@ -304,8 +307,8 @@ impl RetainedSpace {
         self.views.drain(..).for_each(|view| windows.close(&view));
     }
 
-    /// What is to be done with what a child leaves that has `executed` a program by itself, if it has. Until it is gone for good this may
-    /// change.
+    /// The cleanup for what a child leaves that has `executed` a program by itself, if it has. Until it is gone for
+    /// good this may change.
     pub fn remedy(&self, executed: bool) -> Cleanup {
         match self.dirty_tables() {
             Some(edited) if !executed && edited.iter().all(|table| level(*table) == 1) => Cleanup::Mend,
@@ -314,8 +317,8 @@ impl RetainedSpace {
         }
     }
 
-    /// The tables of which somebody has set an entry since. Nothing where it is one in whose place only the same tables may be linked,
-    /// or some are not this environment's own.
+    /// The tables that have had an entry set since. Nothing where it is one in whose place only the same tables may be
+    /// linked, or some are not this environment's own.
     fn dirty_tables(&self) -> Option<Vec<PageNumber>> {
         if self.is_shared {
             return None;
@@ -474,7 +477,8 @@ fn map_rows(editor: &TableEditor, rows: &[MapRow]) -> Result<()> {
     if rows.is_empty() { Ok(()) } else { env_create::map(&AddressSpace { root, key, tables }, rows) }
 }
 
-/// How often entries of a table were set, and how many links lead to it; something else where the page is another table or none.
+/// How often entries of a table were set, and how many links lead to it; something else where the page is another table
+/// or none.
 fn edits(table: PageNumber) -> (u64, u64) {
     exposed::page(table).map_or((0, 0), |info| {
         let (generation, count) = info.edits();

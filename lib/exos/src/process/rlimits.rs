@@ -1,6 +1,6 @@
 //! Limits of what a process may use (setrlimit(2)): for each resource what holds, and the most that may be asked for.
 //!
-//! Pure. Children inherit them, `execve` leaves them. Who obeys which stands where the resource is given out: memory in
+//! Pure. Children inherit them, `execve` leaves them. Each limit is enforced where its resource is given out: memory in
 //! `memory::space`, files in `descriptor::object`, CPU time among the timers, processes in `fork`.
 
 use crate::address_map::STACK_BYTES;

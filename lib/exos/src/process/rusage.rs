@@ -1,13 +1,13 @@
 //! What a process has used: `getrusage`, `times`, and what its parent learns when it waits.
 //!
-//! Time is measured by the kernel, whole. How much of it went into the library is what Linux calls system time; the library
-//! measures that itself, call by call, so that who lies about it lies within what the kernel measured.
+//! Time is measured by the kernel, whole. Linux calls the library's part of it system time. The library measures that
+//! itself, call by call, so that a library that lies can only lie within what the kernel measured.
 
 use alloc::vec::Vec;
 
 const NANOSECONDS: u64 = 1_000_000_000;
 
-/// What somebody has used.
+/// Resource usage of a thread or a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rusage {
     /// Nanoseconds that it ran.
@@ -26,10 +26,11 @@ pub struct Rusage {
     pub transfers: u64,
 }
 
-/// How much of `time` counts as the library's, which measured `library`, when `told` was said to be the program's before.
+/// How much of `time` counts as the library's, which measured `library`, when `told` was said to be the program's
+/// before.
 ///
-/// The kernel brings `time` forward at the end of a slice or of a tick, the library its own at once: neither part may go back
-/// for that.
+/// The kernel brings `time` forward at the end of a slice or of a tick, the library its own at once: neither part may
+/// go back for that.
 pub fn system_time(time: u64, library: u64, told: u64) -> u64 {
     library.min(time.saturating_sub(told))
 }
@@ -87,7 +88,7 @@ mod tests {
     fn neither_part_of_the_time_goes_back() {
         let [mut time, mut library, mut user, mut system] = [0_u64; 4];
         for step in 0..10_000_u64 {
-            // The library's clock goes on in each step, the kernel's in some only.
+            // The library's clock advances in each step, the kernel's in some only.
             library += step * 7919 % 40;
             if step % 13 == 0 {
                 time = time.max(library) + step * 104_729 % 500;

@@ -1,10 +1,11 @@
-//! Executing a program that makes the process somebody else (execve(2); DESIGN.md §5).
+//! Executing a program that changes the process's credentials (execve(2); DESIGN.md §5).
 //!
-//! Who may become that by itself does, and goes on. For all others a fresh environment goes on, which the server and the session
-//! make: this one hands over what a program keeps across `execve`, as words that the other library reads like any stranger's,
-//! and from then on stands in for it: to its parent it stops, goes on and ends when the other one does.
+//! A process that may take those credentials by itself does so, and continues in its own environment. For all others
+//! the server and the session make a successor environment. This one hands over what a program keeps across `execve`,
+//! as words that the other library distrusts. From then on it is a stand-in: to its parent it stops, continues and ends
+//! when the successor does.
 //!
-//! Holds always: nothing here decides who anybody becomes. A process that lies here lies about itself.
+//! Invariant: no code here decides credentials. A process that lies here lies about itself.
 
 use super::children::{STATUS_WORD, public};
 use super::credentials::Program;
@@ -35,8 +36,8 @@ use linux_raw_sys::general as linux;
 use runtime::predicate::{Operator, Term, word};
 use runtime::{EnvironmentId, PageNumber, exposed};
 
-/// Whether a program makes the process somebody that it cannot become by itself, or is one that it may not read. What it can,
-/// it has become.
+/// Whether a program gives the process credentials that it cannot take by itself, or is one that it may not read. What
+/// it can, it has become.
 pub(super) fn becomes_another(program: &ExecFile) -> Result<bool> {
     if !program.is_readable() {
         return Ok(true);
@@ -118,7 +119,7 @@ fn bundle(process: &Process, request: &ExecRequest) -> (ExecState, Vec<Used>) {
     (bundle, sent)
 }
 
-/// Asks for an environment that goes on with a program; the result is its number.
+/// Asks for a successor environment that begins with a program; the result is its number.
 fn ask(process: &Process, program: u64, bundle: &ExecState) -> Result<u64> {
     let bytes = bundle.to_bytes();
     let nodes: Vec<u8> = bundle.nodes().iter().flat_map(|node| node.to_le_bytes()).collect();
@@ -218,7 +219,7 @@ fn pass_on_until_end(process: &Process, window: &Mapping, successor: Environment
     }
 }
 
-/// Who looked this process up before it had a successor sends here.
+/// A process that looked this one up before it had a successor sends its signals here.
 fn pass_signals_on(process: &Process, successor: EnvironmentId) {
     let pending = process.signal_page.signals().load(Acquire);
     for signal in (1..=SIGNALS).filter(|signal| pending & bit(*signal) != 0) {

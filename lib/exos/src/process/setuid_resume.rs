@@ -1,7 +1,7 @@
-//! The beginning of an environment that goes on for another one, with a set-id program (`set_id` is the other side).
+//! The beginning of a successor environment with a set-id program (`setuid_handover` is the other side).
 //!
-//! It is the session's work and nobody else's; what it is left it reads as a stranger's words, and opens with the key of whom it
-//! comes from, so that it opens nothing that the other one could not. Only then it takes up who the program makes it.
+//! Only the session starts it. It distrusts what it was left, and opens it with the key of the process that left it, so
+//! that it opens nothing that this process could not. Only then it takes up who the program makes it.
 
 use super::change_user;
 use super::child_start;
@@ -64,8 +64,8 @@ pub(super) fn begin(words: &[u64]) -> Result<Context> {
     Ok(context)
 }
 
-/// Waits until whoever stands in for this environment sees its public page, where its status will stand, or is gone: a program
-/// that is quick would have ended and been buried before the other one had its turn.
+/// Waits until the stand-in of this environment maps its public page, where its status will stand, or is gone. A quick
+/// program would otherwise end and be reaped before the stand-in had its turn.
 fn wait_for_stand_in(process: &Process, predecessor: EnvironmentId) {
     crate::wait::kick_idle();
     let Some(info) = exposed::environment(predecessor) else { return };

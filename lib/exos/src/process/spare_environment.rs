@@ -63,12 +63,12 @@ pub struct EnvironmentParts {
     pub(super) is_renewed: bool,
     /// Whether it goes with the child: nothing else is noted of it.
     pub(super) is_forgotten: bool,
-    /// What its list tells of its edits, if nobody but its maker has made any.
+    /// The edit counters of its list, if only its maker has edited it.
     pub(super) edits: (u64, u64),
     /// What is in its address space.
     pub(super) retained: RetainedSpace,
-    /// Pages under its list that its program was given when it began: tables, copies of pages, and what it had at hand for the
-    /// program that it executes.
+    /// Pages under its list that its program was given when it began: tables, copies of pages, and what it had at hand
+    /// for the program that it executes.
     given: [Vec<PageNumber>; 3],
     /// The same, of the one before, that are to be given again.
     pub(super) spare: [Vec<PageNumber>; 3],
@@ -157,8 +157,8 @@ impl SpareEnvironment {
         Allocator { key: process().session_key, list: self.made.list }
     }
 
-    /// Maps windows, if there are others than those of the last child, an `own` one, and the pages for ExOS's data, into its address
-    /// space.
+    /// Maps windows, if there are others than those of the last child, an `own` one, and the pages for ExOS's data,
+    /// into its address space.
     ///
     /// # Errors
     /// The kernel's refusals.
@@ -240,15 +240,15 @@ impl SpareEnvironment {
         bury(&self.made, &self.public, self.parts);
     }
 
-    /// Makes it ready again, of what a child left that is gone, which may have `executed` another program. Without success there
-    /// may be more of it than of one that is ready, and it is to be destroyed.
+    /// Makes it ready again, of what a child left that is gone, which may have `executed` another program. On failure
+    /// it may be only partly repaired, and must be destroyed.
     pub(super) fn begin_again(&mut self, nursery: &mut SpawnCache, executed: bool) -> Result<()> {
         let renewed = self.renew_left(nursery, executed)?;
         self.tidy(nursery, renewed)?;
         self.check()
     }
 
-    /// The first step: nobody runs there any more, and nobody will who has not got it from this process.
+    /// The first step: no thread runs there any more, and none will but by this process's action.
     fn renew_left(&mut self, nursery: &mut SpawnCache, executed: bool) -> Result<Recycled> {
         let beginning = nursery.beginning()?;
         let editor = self.editor();
@@ -303,7 +303,7 @@ impl SpareEnvironment {
         Ok(())
     }
 
-    /// Nobody who had the old one's key has the new one's.
+    /// No holder of the old one's key has the new one's.
     fn renew_as(&self, key: KeyIndex, beginning: PageNumber, keeps: bool) -> Result<EnvironmentId> {
         let session = process().session_key;
         syscall::access_list_set(session, self.made.list, 1, key, u64::from(Rights::ALL.0))?;
@@ -320,8 +320,8 @@ impl SpareEnvironment {
         }
     }
 
-    /// What the program of the old one was given, and nobody uses any more, is for the next one's. `gone`: the tables that mapped it
-    /// stay, and map all of it but these pages.
+    /// The pages that the program of the old one was given and that no process uses any more are for the next
+    /// one's. `gone`: the tables that mapped it stay, and map all of it but these pages.
     fn take_given(&mut self, nursery: &SpawnCache, gone: Option<&[PageNumber]>) {
         let list = self.made.list;
         let EnvironmentParts { spare, given, .. } = &mut *self.parts;
@@ -341,8 +341,8 @@ impl SpareEnvironment {
         }
     }
 
-    /// Whether there is no more, and no less, than there is to one that was just made, open to whom that is open to: who was named
-    /// on the list of the one before, as the user is that it became, would be on that of the next (doc/decision/0022).
+    /// Whether it has exactly what a new one has, open to the same principals. A principal on the list of the last
+    /// child, such as the user that this child changed to, would be on that of the next (doc/decision/0022).
     fn is_whole(&mut self) -> bool {
         let spare: usize = self.parts.spare.iter().map(Vec::len).sum();
         edits(self.made.list) == self.parts.edits
@@ -407,8 +407,8 @@ impl SpareEnvironment {
         self.parts.retained.note_copy(generation, &memory.copied);
     }
 
-    /// The memory of its child, if that is to be a copy of this generation and the last child's was one, too: what its own pages hold is
-    /// the last one's.
+    /// The memory of its child, if the next child is a copy of this generation and the last one was, too. The contents
+    /// of its own pages are the last child's.
     pub fn copy_of(&mut self, generation: u64) -> Option<ChildMemory> {
         let EnvironmentParts { retained: kept, spare, given, .. } = &mut *self.parts;
         let (tables, copied) = kept.copy_of(generation)?;
@@ -426,8 +426,9 @@ impl SpareEnvironment {
         kept.map_prepared(&editor, &mut spare[0], prepared.generation())
     }
 
-    /// Gives it pages for what the program begins with that it is to execute; nothing where there are not so many. Those that the
-    /// program before began with come first, in their order and with what was in them, so many; the others begin as they are to be.
+    /// Gives it pages for what the program begins with that it is to execute; nothing where there are not so many.
+    /// Those that the program before began with come first, in their order and with what was in them, so many; the
+    /// others begin as they are to be.
     pub(super) fn pages_for_program(&mut self, prepared: &ExecTemplate) -> Option<(Vec<PageNumber>, usize)> {
         let spare = &mut self.parts.spare[2];
         let mut pages = spare.split_off(spare.len().saturating_sub(prepared.own()));
@@ -505,8 +506,8 @@ pub fn bury(made: &EnvironmentRef, public: &Mapping, mut room: Box<EnvironmentPa
     if is_mailbox(mailbox) {
         let _ = process.lists.public(process.session_key).free(mailbox);
     }
-    // Nothing here keeps the pages that go with it; but the public page, which is no other one until then, even if the thread that it is
-    // charged to ends.
+    // Nothing here keeps the pages that go with it; but the public page, which is no other one until then, even if the
+    // thread that it is charged to ends.
     room.retained.close(&mut process.mappings.lock());
     made.bury(process.session_key);
     process.mappings.lock().close(public);

@@ -1,5 +1,5 @@
-//! Spawn cache of a process: a recycled environment (`spare_environment`), an exec template (`exec_template`), and pages
-//! for the heap of the next child.
+//! Spawn cache of a process: a recycled environment (`spare_environment`), an exec template (`exec_template`), and
+//! pages for the heap of the next child.
 //!
 //! Its lock is the first in the process's lock order; fork holds it from the beginning to the end.
 //!
@@ -48,16 +48,18 @@ pub struct SpawnCache {
     pub template: Option<Box<ExecTemplate>>,
     /// How many generations there were of programs that were prepared.
     generations: u64,
-    /// A window onto pages that the next child is likely to begin with: copies of its program's, then of ExOS's own data.
+    /// A window onto pages that the next child is likely to begin with: copies of its program's, then of ExOS's own
+    /// data.
     through: Option<Mapping>,
     /// A page with the words that an environment begins with that is renewed.
     beginning: Option<PageNumber>,
-    /// The first child, which is gone: it is made ready when there is to be a second one. Many processes have one child and end.
+    /// The first child, which is gone: it is prepared for reuse when a second child is made. Many processes have one
+    /// child and end.
     first: Option<Box<Child>>,
 }
 
 impl SpawnCache {
-    /// The environment that the next child is to be.
+    /// The environment of the next child.
     ///
     /// # Errors
     /// `EAGAIN` where there are too many environments; what the kernel refuses.
@@ -115,7 +117,8 @@ impl SpawnCache {
         self.through = process().mappings.lock().open_own(pages, process().session_key, true).ok();
     }
 
-    /// Maps the program that a child is to execute where it will find it. Nothing where that cannot be, which is left to the child.
+    /// Maps the program that a child is to execute where it will find it. Nothing where that cannot be, which is left
+    /// to the child.
     pub fn prepare_program(&mut self, ready: &mut SpareEnvironment, request: &ExecRequest) -> Option<PageTables> {
         let process = process();
         self.template = request.prepare(self.template.take(), &process.mappings);
@@ -168,8 +171,8 @@ impl SpawnCache {
 }
 
 impl Process {
-    /// Takes back what a child was made of, and ExOS's data for it, whose pages are `copies`: for the next one, if there is nothing
-    /// for that yet and this process goes on.
+    /// Reclaims the parts of a child, and ExOS's data for it in the pages `copies`. They are for the next child, if
+    /// there are none for it yet and this process lives.
     pub fn retain_parts(&self, child: Child, copies: &[PageNumber]) {
         let (can_keep, executed) = (self.can_keep(&child), child.has_executed());
         let is_prepared = child.parts.as_ref().is_some_and(|room| room.is_prepared());
@@ -184,7 +187,7 @@ impl Process {
             nursery.unmap_pages();
             return old.bury();
         }
-        // Who makes a second child makes a third.
+        // A process that makes a second child makes a third.
         if is_second {
             let first = if is_prepared { old.last_for_program(nursery.own()) } else { &old.parts.spare[1] };
             let pages = first.iter().chain(copies).copied();
@@ -208,13 +211,14 @@ impl Process {
         child.parts.as_ref().is_some_and(|room| !room.is_forgotten) && is_mine && can_give
     }
 
-    /// Whether a child that is gone may stay as it is until there is need of what it was made of: the first one, if it is small.
+    /// Whether a child that is gone may stay as it is until there is need of what it was made of: the first one, if it
+    /// is small.
     pub fn can_wait(&self, child: &Child) -> bool {
         let pages = || {
             exposed::environment(child.made.number)
                 .map_or(0, |info| info.budget[Resource::Page as usize].used.load(Relaxed))
         };
-        // Who goes on for it is known by its number as long as it is there itself.
+        // A successor is known by this number as long as the stand-in exists.
         let is_itself = || process_table::sight().succession.environment(child.number()) == child.number();
         let is_first = || {
             let nursery = self.spawn_cache.lock();
@@ -242,9 +246,9 @@ impl Process {
         first.into_iter().for_each(|child| child.recycle());
     }
 
-    /// Gives up the pages that only save time for the next child, where that may not come soon: who sleeps without children.
-    /// What it will be made of stays. A thread leaves it to its process alone: another one may be making a child, and holds then
-    /// the children while it asks for the nursery.
+    /// Gives up the pages that only save time for the next child, where that may not come soon: who sleeps without
+    /// children. What it will be made of stays. A thread leaves it to its process alone: another one may be making a
+    /// child, and holds then the children while it asks for the nursery.
     pub fn trim(&self) {
         if self.has_threads.load(Relaxed) || !self.is_first(thread()) {
             return;
@@ -300,8 +304,8 @@ impl Process {
         ready.into_iter().chain(first).for_each(SpareEnvironment::leave);
     }
 
-    /// Takes back pages of its first thread's that held the data of a child that is gone: for the next child, as far as
-    /// nobody else maps them and there is room.
+    /// Reclaims pages of its first thread that held the data of a child that is gone. They are for the next child, as
+    /// far as no other process maps them and there is room.
     pub fn keep_copies(&self, pages: &[PageNumber]) {
         let mut nursery = self.spawn_cache.lock();
         if self.heap_pages.lock().len() + pages.len() > COPIES {

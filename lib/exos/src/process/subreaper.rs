@@ -1,11 +1,12 @@
-//! Who takes over the children of a process that ends: the nearest of its forebears that asked for that
-//! (`PR_SET_CHILD_SUBREAPER`, prctl(2)). Of all others the session takes care.
+//! Child subreapers: the nearest ancestor with `PR_SET_CHILD_SUBREAPER` (prctl(2)) adopts the children of a process
+//! that ends. Of all others the session takes care.
 //!
-//! Who ends asks it to (`request::adopt_to_path`). Who adopts a child writes that into the child's public page, which it opens
-//! by the right of its user, and keeps a window onto it, where the status will stand: what the child was made of the session
-//! takes back, as of any orphan. Anybody may ask; a child is only adopted if its parent says that it gives its children up, and if it
-//! lies below, by what it and those above it say, so that
-//! who lies gives away what is its own. Who is destroyed by the kernel asks nobody.
+//! The exiting process asks it to (`request::adopt_to_path`). The subreaper writes itself into the child's public page,
+//! which it opens by the right of its user, and keeps a window onto it, where the status will stand. The session
+//! reclaims the parts of the child, as of any orphan. Any process may ask. The subreaper adopts a child only if its
+//! parent says that it gives its children up. The child must be its descendant, too, by the public pages of the child
+//! and of those above it. A process that lies gives away only its own children. A process that the kernel destroys asks
+//! for no adoption.
 
 use super::children::{Child, STATUS_WORD, public};
 use super::environment::EnvironmentRef;
@@ -29,7 +30,7 @@ const GENERATIONS: usize = 1024;
 /// Children that one request names.
 const AT_ONCE: usize = 64;
 
-/// Has the children of the running process, which ends, adopted where there is somebody for that.
+/// Asks the nearest subreaper, if there is one, to adopt the children of the running process, which ends.
 pub fn hand_on(children: &[Child]) {
     if children.is_empty() {
         return;
@@ -92,7 +93,7 @@ fn adopt(number: u64) -> Result<()> {
     let info = exposed::environment(environment).ok_or(Errno::ESRCH)?;
     let pages = vec![PageNumber(info.public.load(Acquire)), other.mailbox];
     let list = exposed::page(PageNumber(info.root.load(Acquire))).ok_or(Errno::ESRCH)?.access();
-    // Nothing is written into the mailbox of one that has ended, which may be nobody's.
+    // Nothing is written into the mailbox of one that has ended: the page may have no owner.
     let public = process.mappings.lock().open_own(pages, process.session_key, !other.ended)?;
     if !other.ended {
         public.words()[public::ADOPTED].store(process.environment(), SeqCst);

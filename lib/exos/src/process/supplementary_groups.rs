@@ -1,4 +1,4 @@
-//! The groups of a process beside its group: in ascending order, as Linux keeps and tells them (getgroups(2)).
+//! The supplementary groups of a process, in ascending order, as Linux keeps and reports them (getgroups(2)).
 //!
 //! Pure. A child has its parent's: who has tens of thousands of them pays for that once.
 

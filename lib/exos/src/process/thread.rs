@@ -38,7 +38,7 @@ pub struct Thread {
     pub number: AtomicU64,
     /// Error code, trap number and address of a fault that is about to be delivered.
     pub fault: Lock<Option<[u64; 3]>>,
-    /// Room for the vector registers while the CPU is somebody else's.
+    /// Room for the vector registers while the CPU runs another thread.
     pub vectors: Lock<State>,
     /// Bytes that it takes.
     pub vector_bytes: u64,
@@ -77,8 +77,9 @@ pub struct Thread {
     pub signalled: AtomicBool,
     /// Signals that wait.
     blocked: AtomicU64,
-    /// What the end of the call has to do beside what is pending, 0: nothing. [`SAVED_MASK`]: a mask is to be put back once the
-    /// next signal was delivered (`sigsuspend`); else a signal that the call sent to its own thread: see [`Self::send_at_end`].
+    /// What the end of the call does in addition to pending signals; 0: nothing. [`SAVED_MASK`]: restore a mask once
+    /// the next signal was delivered (`sigsuspend`). Other values: a signal that the call sent to its own thread, see
+    /// [`Self::send_at_end`].
     pub at_end: AtomicU64,
     /// That mask.
     saved_mask: AtomicU64,
@@ -261,8 +262,8 @@ impl Thread {
         if self.at_end.swap(0, Relaxed) == SAVED_MASK { self.saved_mask.load(Relaxed) } else { self.blocked() }
     }
 
-    /// The end of the running call is to deliver a signal to its thread: a set of one, below 32. False where there is something
-    /// else to do at that end.
+    /// The end of the running call is to deliver a signal to its thread: a set of one, below 32. False where there is
+    /// something else to do at that end.
     #[inline]
     pub fn send_at_end(&self, signal: u64, code: i32) -> bool {
         let is_free = self.at_end.load(Relaxed) == 0;

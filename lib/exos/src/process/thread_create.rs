@@ -1,7 +1,7 @@
 //! Threads: `clone` with shared memory makes another environment in the same address space, which runs in parallel.
 //!
-//! It bears the process's own name, so that it can do what the process can; it has an area, a key ring and a budget of its
-//! own. Who clones next takes back what threads that ended were made of.
+//! It bears the process's own name, so that it can do what the process can; it has an area, a key ring and a budget of
+//! its own. The next clone reclaims the parts of threads that ended.
 
 use super::children::public;
 use super::cpu_placement;
@@ -48,7 +48,7 @@ pub struct DeadThread {
     thread: &'static Thread,
 }
 
-/// Makes a thread that goes on at `context`, on a stack of its own; the result is its number.
+/// Makes a thread that starts at `context`, on a stack of its own; the result is its number.
 pub fn spawn(context: &Context, options: Options) -> Result<u64> {
     take_remains_back();
     budget::reserve_or_fail(AREA_PAGES as u64 + 8)?;

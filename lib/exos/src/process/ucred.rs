@@ -1,4 +1,4 @@
-//! Who is at the other end of a socket, or sent a message (`struct ucred`, unix(7)).
+//! Credentials of the peer of a socket, or of the sender of a message (`struct ucred`, unix(7)).
 //!
 //! Pure. Only the server says so of others: see `server::vouching`.
 
@@ -19,9 +19,9 @@ pub struct Ucred {
 const OVERFLOW: u32 = 65534;
 
 impl Ucred {
-    /// Nobody is there.
+    /// There is no peer.
     pub const NONE: Self = Self { process: 0, user: u32::MAX, group: u32::MAX };
-    /// Somebody, nobody knows who.
+    /// There is a peer, and its credentials are unknown.
     pub const UNKNOWN: Self = Self { process: 0, user: OVERFLOW, group: OVERFLOW };
 
     /// A process that is this user and group.

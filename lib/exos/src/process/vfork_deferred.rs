@@ -1,13 +1,15 @@
 //! A child of `vfork` that has not begun.
 //!
-//! Between `vfork` and `execve` or `_exit` a child has its parent's memory, and its parent stands still. So the parent's own
-//! environment runs the program for it, until the child asks for something that only a process of its own can do, or that its
-//! parent must not have done to it (`call::unborn` says which calls those are). Mostly that is `execve`: the child begins in the
-//! new program, and neither the old one's memory nor its tables were ever made for it. A program that cannot be executed, and
-//! an end at once, take no environment at all. Whatever else it asks for, and a fault that is to be a signal, have it begin first, on
-//! its parent's memory as ever (`vfork`), and it does the same again.
+//! Between `vfork` and `execve` or `_exit` a child has its parent's memory, and its parent stands still. So the
+//! parent's own environment runs the program for it. That ends when the child asks for something that only a process of
+//! its own can do, or that must not happen to its parent; `syscalls::deferred_vfork` lists those calls.
+//! Mostly that is `execve`: the child begins in the new program, and neither the old one's memory nor its tables were
+//! ever made for it. A program that cannot be executed, and an end at once, take no environment at all. Any other call,
+//! and a fault that would be a signal, first materializes the child, on its parent's memory as ever (`vfork_sharing`),
+//! and the child repeats it.
 //!
-//! Holds while there is one: the process has one thread, whose signals all wait, those that cannot wait being its parent's;
+//! Holds while there is one: the process has one thread, whose signals all wait, those that cannot wait being its
+//! parent's;
 //! `getpid` tells the child's number; calls go by a table of their own; nothing but memory was changed.
 
 use super::children::{Child, STATUS_WORD};
@@ -29,10 +31,10 @@ use runtime::upcall::Context;
 use runtime::vector::State;
 use runtime::{EnvironmentId, syscall};
 
-/// What its parent goes on with, and what the child is to begin with.
+/// The state that its parent resumes with, and the one that the child begins with.
 #[derive(Debug)]
 pub struct DeferredChild {
-    /// Where the parent goes on.
+    /// Where the parent resumes.
     parent: Context,
     /// Its vector registers.
     vectors: State,
@@ -52,7 +54,7 @@ pub fn can_be(process: &Process) -> bool {
         && process.vfork_link.lock().is_none()
 }
 
-/// From now on the program runs as its own child. The parent goes on at `parent` when that is over.
+/// From now on the program runs as its own child. The parent resumes at `parent` when that is over.
 ///
 /// # Errors
 /// Whatever keeps an environment from being made.
@@ -88,7 +90,7 @@ impl DeferredChild {
         Some(unborn)
     }
 
-    /// The parent goes on: it has a child of this number.
+    /// The parent resumes: it has a child of this number.
     fn end(self: Box<Self>, context: &mut Context, child: u64) {
         thread().set_blocked(self.blocked_by_parent);
         *context = self.parent;
@@ -152,7 +154,7 @@ pub fn begin_at_fault(context: &mut Context) -> bool {
 /// The child begins with another program.
 ///
 /// # Errors
-/// Whatever keeps a process from being made: the child goes on as it is.
+/// The reason why no process can be made: the child stays deferred.
 pub fn execute(context: &mut Context, request: ExecRequest) -> Result<()> {
     let process = process();
     let Some(unborn) = DeferredChild::take() else { return Err(Errno::EAGAIN) };

@@ -3,10 +3,11 @@
 //!
 //! The child is a process like any other, with ExOS's data and page tables of its own. The child of a process with one
 //! thread finds in its tables the very pages of its parent, to write them where its parent could. Pages that the parent
-//! could not write either, or does not have yet, and all pages of a process with more threads, are the child's own when it
-//! writes them: that they are shared is made true by what only the two of them could tell. The thread that made the child
-//! does not run meanwhile, and before it goes on the bytes that the child changed are brought into its memory. They come
-//! through a window that both have open: the child fills it, the parent empties it, as often as it takes.
+//! could not write either, or does not have yet, become the child's own when it writes them. So do all pages of a
+//! process with more threads. Only the two of them could see that such pages are not shared, and a journal of the
+//! child's writes makes up for it. The thread that made the child does not run meanwhile, and before it resumes the
+//! bytes that the child changed are copied into its memory. They come through a window that both have open: the child
+//! fills it, the parent empties it, as often as it takes.
 
 use super::process_record::{Process, state};
 use crate::address_map::PAGE_SIZE;
@@ -42,7 +43,7 @@ mod turn {
     pub(super) const CHILD: u64 = 0;
     /// The parent's: there are changes.
     pub(super) const PARENT: u64 = 1;
-    /// Nobody's: the child has no need of its parent's memory any more.
+    /// The child has no need of its parent's memory any more, and the window has no user.
     pub(super) const OVER: u64 = 2;
 }
 
@@ -125,7 +126,7 @@ impl SharedMemoryLink {
                 return;
             }
             let mut bytes = vec![0; length as usize];
-            // What the parent has unmapped meanwhile nobody misses.
+            // The parent does not miss what it has unmapped meanwhile.
             let _ = self.window.read(at, &mut bytes).and_then(|()| usercopy::write(address, &bytes));
             at += length;
         }
@@ -175,7 +176,7 @@ pub fn begin(process: &Process, loan: &Option<SharedMemoryLink>) {
     process.vfork_link.lock().clone_from(loan);
 }
 
-/// The child has no need of its parent's memory any more: the parent goes on.
+/// The child has no need of its parent's memory any more: the parent resumes.
 pub fn end(process: &Process) {
     let loan = process.vfork_link.lock().take();
     let Some(loan) = loan else { return };

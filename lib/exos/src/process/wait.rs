@@ -1,7 +1,7 @@
 //! `wait4` and `waitid`: children that ended, stopped or went on.
 //!
-//! Sleeps on the count in the own mailbox, which children raise when something happens to them, on the exposed state of
-//! the first few children, which tells even of those that were destroyed, and on the clock for the rest.
+//! A parent sleeps on three things. Children raise the count in its mailbox when something happens to them. The exposed
+//! state of the first few children reports even those that were destroyed. The clock serves for the rest.
 
 use super::children::{Child, Children};
 use super::exit_status::{Change, Status};
@@ -115,7 +115,7 @@ pub fn wait(wanted: Wanted) -> Result<Option<Found>> {
             bury(|child| forgets || child.is_unawaited());
         }
         match scan(wanted)? {
-            // It has ended since it was looked for above: nobody is told.
+            // It has ended since the search above: nothing is reported.
             Some(Found { event: Event::Ended(_), .. }) if forgets => continue,
             Some(found) => return Ok(Some(found)),
             None => {}
@@ -139,7 +139,7 @@ fn await_deaths() {
     }
 }
 
-/// Takes back what children were made of that ended and that nobody will ask about.
+/// Reclaims the parts of children that ended and whose status no thread will ask for.
 pub fn bury_ended() {
     bury(|_| true);
 }
@@ -183,7 +183,7 @@ fn scan(wanted: Wanted) -> Result<Option<Found>> {
     Ok(Some(found))
 }
 
-/// What is to be told of a child.
+/// The event of a child to report.
 fn event(children: &mut Children, index: usize, wanted: Wanted) -> Option<Event> {
     let child = &mut children.all[index];
     if let Some(status) = child.status() {

@@ -1,8 +1,8 @@
-//! What is left of a child that has ended and that nobody has waited for: what it is asked about (doc/decision/0026).
+//! A zombie: what is left of a child that has ended and that its parent has not waited for (doc/decision/0026).
 //!
-//! That stands in its public page, in its mailbox and in the kernel's record; its address space, its area and what its maker made
-//! for it are of no use to anybody, unless the next child is made of them. Holds always, of a child that says so: it is found by its
-//! number, as before, and destroyed for good by who waits for it.
+//! Its status stands in its public page, in its mailbox and in the kernel's record. Its address space, its area and
+//! what its maker made for it are useless, unless the next child is made of them. Invariant, of a child that is marked
+//! so: it is found by its number, as before, and destroyed for good by the thread that waits for it.
 
 use super::children::Child;
 use super::environment::{EnvironmentRef, release_all_but, under_list};
@@ -15,7 +15,8 @@ use runtime::page::{Allocator, PageKind};
 use runtime::{PageNumber, area, exposed};
 
 impl Process {
-    /// Gives up what is of no use of those children that have ended. Who takes one out of their list meanwhile waits.
+    /// Gives up what is of no use of those children that have ended. A thread that takes one out of their list
+    /// meanwhile waits.
     pub fn trim_zombies(&self) {
         let mut children = self.children.lock();
         let ended = children.all.iter_mut().filter(|child| !child.is_remnant && is_of_no_use(child));
