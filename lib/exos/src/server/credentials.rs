@@ -1,6 +1,6 @@
-//! Who processes are: what each may become, which keys go with it, and what it may do to processes of other users.
+//! Credentials of clients: what each may become, which keys go with it, and what it may do to processes of other users.
 //!
-//! Holds always: a process has the session's key only while it is user 0 in some way, and by the server's own record.
+//! Invariant: a process has the session's key only while one of its users is user 0, by the server's own record.
 
 use super::dispatch::{Answer, Client, FileServer, NOTHING};
 use super::main_loop::{OWN_KEY, Server};
@@ -22,11 +22,12 @@ use linux_raw_sys::general as linux;
 use runtime::transfer::Message;
 use runtime::{EnvironmentId, PageNumber, clock, exposed, syscall};
 
-/// Which part of what nobody uses is for user 0 alone.
+/// The part of the unused budget that is for user 0 alone.
 pub(super) const ROOT_RESERVE: u64 = 32;
 
 impl Server {
-    /// See [`super::protocol::Request::SetIdentity`]. Keys that the caller may not have any more are gone when this answers.
+    /// See [`super::protocol::Request::SetIdentity`]. Keys that the caller may not have any more are gone when this
+    /// answers.
     pub(super) fn set_identity(&mut self, caller: u64, message: &Message) -> Result<()> {
         let [_, which, change, two, third, keeps] = *message;
         let change = Change::from_word(change).ok_or(Errno::EINVAL)?;
@@ -49,7 +50,7 @@ impl Server {
         }
         let client = self.server.clients.get_mut(&caller).ok_or(Errno::EPERM)?;
         client.credentials = identity;
-        // Nobody opens anew as what they were: what was closed is let go.
+        // No process reopens a file under its old credentials: cached handles are released.
         self.server.release_idle(caller)
     }
 
@@ -65,7 +66,7 @@ impl Server {
         ProcessTable { key: OWN_KEY, succession: self.succession() }
     }
 
-    /// Processes that another environment goes on for.
+    /// Processes that have a successor environment.
     pub(super) fn succession(&self) -> PidMap<'static> {
         status_page::succession(self.board)
     }
@@ -83,7 +84,7 @@ impl Server {
         if !identity.may_be(principal) {
             return Err(Errno::EPERM);
         }
-        // Who is set apart shares with processes of its user what it has from them.
+        // A process that is set apart shares with processes of its user what it has from them.
         let origin = Some(u64::from(identity.user.real)).filter(|_| principal >= FIRST_APART);
         let lists = self.server.keys.admit(principal, origin)?;
         let under = PageNumber(message[2]);
@@ -93,8 +94,8 @@ impl Server {
         Ok(())
     }
 
-    /// See [`super::protocol::Request::Reowning`]. Who takes a page over reads who may use it, and puts it under a list that names
-    /// itself as well: of two at a time one would be forgotten.
+    /// See [`super::protocol::Request::Reowning`]. A process that takes a page over reads the page's access list, and
+    /// puts the page under a list that names itself as well. If two processes did so at a time, one would be lost.
     pub(super) fn note_taking_over(&mut self, caller: u64, message: &mut Message) -> Result<()> {
         const MOST: u64 = 1_000_000_000;
         let (begins, now) = (message[1] != 0, clock::now());
@@ -115,7 +116,7 @@ impl Server {
         Ok(())
     }
 
-    /// See [`super::protocol::Request::DrawBudget`]. A part stays for user 0, so that there is always somebody who can put an end to it.
+    /// See [`super::protocol::Request::DrawBudget`]. A part stays for user 0, so that user 0 can always end a shortage.
     pub(super) fn draw(&mut self, caller: EnvironmentId, message: &Message) -> Result<()> {
         let [_, to, resource, amount, at_end, _] = *message;
         let resource = Resource::ALL.into_iter().find(|known| *known as u64 == resource).ok_or(Errno::EINVAL)?;
@@ -125,7 +126,7 @@ impl Server {
         if !is_client || to != caller.0 && info.creator.load(Acquire) != caller.0 {
             return Err(Errno::EPERM);
         }
-        // Who ends may go further, and not to the end: anybody could say so.
+        // A process that ends may draw more, but not all: any process could claim to end.
         let kept = match (resource, at_end) {
             (Resource::Page, 0) => self.kept_for_zero[resource as usize].max(left_in_bank(caller)),
             _ => self.kept_for_zero[resource as usize] >> at_end.min(1),

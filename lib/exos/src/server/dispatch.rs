@@ -41,7 +41,7 @@ pub struct Client {
     pub window: Option<Mapping>,
     /// How often it holds each node, by the words of handles.
     pub holds: NumberMap<u32>,
-    /// Who it is.
+    /// Its credentials.
     pub credentials: Credentials,
     /// Groups that it has begun to tell.
     pub groups_told: Vec<u32>,
@@ -73,11 +73,11 @@ pub struct FileServer {
     pub clients: NumberMap<Client>,
     /// Locks on files.
     pub locks: Locks,
-    /// The pipes of FIFOs that somebody holds open.
+    /// The pipes of FIFOs that a process holds open.
     pub fifos: BTreeMap<NodeId, Vec<PageNumber>>,
     /// Pseudo-terminals.
     pub(super) terminals: Vec<PseudoTerminal>,
-    /// Handles on their way between clients, by numbers that nobody guesses.
+    /// Handles in flight between clients, by unguessable numbers.
     pub offered: BTreeMap<u64, u64>,
     /// What the names of sockets lead to.
     pub sockets: BTreeMap<NodeId, NamedSocket>,
@@ -210,7 +210,7 @@ impl FileServer {
     fn perform_on_node(&mut self, caller: u64, operation: Request, word: u64, words: [u64; 4]) -> Result<Answer> {
         let [b, c, d, e] = words;
         let holds = &self.clients[&caller].holds;
-        // A mapping is held beside the descriptor that it was made from.
+        // A mapping has a hold of its own, in addition to that of the descriptor that it was made from.
         let begins_to_hold = operation == Request::Hold && holds.contains_key(&unmapped(word));
         if !begins_to_hold && !holds.contains_key(&word) {
             return Err(Errno::EBADF);
@@ -323,7 +323,8 @@ impl FileServer {
         self.opened(caller, id, if node.is_some() { flags } else { flags & !linux::O_TRUNC })
     }
 
-    /// Opens a node by its number: one that the caller holds, as `/proc` or a descriptor says, or one that everybody can find.
+    /// Opens a node by its number: one that the caller holds, as `/proc` or a descriptor says, or one that everybody
+    /// can find.
     fn open_node(&mut self, caller: u64, who: FsCredentials, word: u64, flags: u32) -> Result<Outcome> {
         let is_found = self.tree.root == Location::first(ROOT) && self.tree.is_found_by_all(word).unwrap_or(false);
         let at = if is_found { Location::first(word) } else { self.start(caller, word)? };
@@ -351,12 +352,12 @@ impl FileServer {
         Ok([handle.to_word(), u64::from(mode), device, size, left].into())
     }
 
-    /// Pages may leave a file that somebody uses: who was told of pages of files a while ago asks again.
+    /// Pages may leave a file in use: clients that were told its page numbers ask again.
     pub(super) fn tell_of_cut(&self) {
         self.notice.words()[protocol::CUTS].fetch_add(1, SeqCst);
     }
 
-    /// 1 where bytes that went are still mapped by somebody, who is to be told.
+    /// 1 where bytes that were cut are still mapped by a process, which must be told.
     fn left_pages_mapped(&mut self) -> u64 {
         u64::from(self.tree.store.left_pages_mapped())
     }
@@ -512,7 +513,8 @@ impl FileServer {
         Ok([end as u64 * 8, last, 0, 0, 0])
     }
 
-    /// Who changes a set-id file and is not user 0 makes it a plain one: what is in it is not its owner's any more.
+    /// A set-id file that a user other than user 0 changes becomes a plain one: its contents are not its owner's any
+    /// more.
     fn make_plain(&mut self, caller: u64, node: NodeId) -> Result<()> {
         let mode = self.tree.node(node)?.mode;
         if plain(mode) == mode || self.clients[&caller].credentials.is_privileged() || !self.tree.node(node)?.is_file()
@@ -578,7 +580,8 @@ impl FileServer {
         found
     }
 
-    /// Walks along a path; where a directory on the way is missing, that is shown: programs look for files in many of these.
+    /// Walks along a path; where a directory on the way is missing, that is shown: programs look for files in many of
+    /// these.
     fn walk_and_show<'p>(&self, walk: PathWalk, at: NodeId, path: &'p [u8]) -> Result<WalkResult<'p>> {
         self.tree.walk(walk, path).inspect_err(|error| {
             if *error == Errno::ENOENT {
@@ -612,8 +615,8 @@ impl FileServer {
         }
     }
 
-    /// Lets go of what lost its last name and is held without need. Who keeps such a node from now on sees that it is not
-    /// shown any more: see `Client::close` of the other side.
+    /// Lets go of what lost its last name and is held without need. A client that caches such a node from now on sees
+    /// that the dcache does not show it: see `Client::close` of the other side.
     pub fn reclaim_idle_handles(&mut self) {
         for node in core::mem::take(&mut self.tree.nameless) {
             self.reclaim_idle_handles_of(node);
@@ -674,7 +677,7 @@ impl FileServer {
         Ok(())
     }
 
-    /// A holder more, whoever it is.
+    /// One hold more, on behalf of no client.
     pub(super) fn hold_for_nobody(&mut self, handle: Handle) -> Result<()> {
         self.tree.hold(handle.at.node, true)?;
         self.note_writer(handle, true);
@@ -692,7 +695,7 @@ impl FileServer {
         self.let_go(handle)
     }
 
-    /// One holder less; the pipe of a FIFO that nobody holds is empty the next time, and locks on what nobody holds are gone.
+    /// One hold less. With the last one the pipe of a FIFO is emptied and locks on the node are released.
     pub fn let_go(&mut self, handle: Handle) -> Result<()> {
         let node = handle.at.node;
         let outcome = if self.tree.let_go_if_shared(node)? {
@@ -768,7 +771,8 @@ fn put_record(record: &[AtomicU64], name: &[u8], [node, number, kind]: [u64; 3])
     }
 }
 
-/// A mode without the bits that make somebody else of who executes the file. That of a group that may not is one for locks.
+/// A mode without the bits that change the credentials of a process that executes the file. That of a group that may
+/// not is one for locks.
 pub(super) const fn plain(mode: u32) -> u32 {
     let group = if mode & linux::S_IXGRP != 0 { linux::S_ISGID } else { 0 };
     mode & !(linux::S_ISUID | group)

@@ -1,8 +1,8 @@
 //! Files that are programs (execve(2)): what it takes to begin one, in one answer.
 //!
-//! Holds always: a file that somebody has open to be written does not begin to run, and one that runs is not opened to be
-//! written (`ETXTBSY`); of a program that may be executed and not read nobody is shown more than the line that names its
-//! interpreter: a fresh environment runs it (`set_id`).
+//! Invariant: a file that is open for writing does not begin to run, and one that runs is not opened for writing
+//! (`ETXTBSY`). Of a program that may be executed and not read, a client is shown only the line that names its
+//! interpreter: a fresh environment runs it (`setuid_exec`).
 
 use super::dispatch::{FileServer, NOTHING, Outcome};
 use super::handle::{Handle, node_of, right};
@@ -72,7 +72,7 @@ impl FileServer {
         Ok(NOTHING.into())
     }
 
-    /// Whether somebody finds a program and may open it, by this handle.
+    /// Whether a user finds a program and may open it, by this handle.
     fn check_found(&mut self, who: FsCredentials, program: Handle) -> Result<()> {
         let Handle { at, .. } = program;
         let is_found = self.tree.root == Location::first(ROOT) && at == Location::first(at.node);

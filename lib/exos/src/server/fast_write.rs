@@ -1,8 +1,8 @@
-//! The short way of small writes: into a page that the file has already, by a client that holds it to be written, where
-//! contents, size and times change and nothing else.
+//! Fast path of small writes: into a page that the file has already, by a client that holds the file for writing. It
+//! changes contents, size and times and nothing else.
 //!
-//! Holds always: what goes this way comes out as it would on the long one (`server`), and what is unusual in any way goes
-//! there, without having changed anything.
+//! Invariant: a write on this path has the same outcome as on the slow one (`dispatch`). An unusual write takes the
+//! slow path, without having changed anything.
 
 use super::dispatch::FileServer;
 use super::handle::Handle;

@@ -1,6 +1,6 @@
 //! The pages of files that the server tells, for mapping: those that are asked for, and those that programs touch.
 //!
-//! Holds always: before a client is told of a page it may open it (`audience`).
+//! Invariant: a client may map a page before it is told the page's number (`page_acl`).
 
 use super::dispatch::{Answer, FileServer};
 use super::page_acl::Access;

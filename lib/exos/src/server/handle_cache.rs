@@ -1,9 +1,9 @@
 //! Files that a process holds without need: what it closed last, kept in case that it opens them again.
 //!
-//! Pure, over words of a page that a client and the server share. Opening and closing a file again and again then needs
-//! nobody's help: the client takes the handle out of the table, and puts it back. What lies there is held as far as the
-//! server knows; it takes out itself, with a hold of the client's, what has lost its last name, so that a file that is
-//! removed is gone at once. Each entry is changed in one step, so that both never have the same hold. The client may write
+//! Pure, over words of a page that a client and the server share. Opening and closing a file again and again then takes
+//! no RPC: the client takes the handle out of the table, and puts it back. The server counts a cached handle as open.
+//! When its file loses the last name, the server takes the handle out of the table and releases it, so that a removed
+//! file is gone at once. Each entry is changed in one step, so that both never have the same hold. The client may write
 //! what it likes there: the server lets go only of what that client holds.
 
 use super::handle::node_of;

@@ -1,9 +1,10 @@
-//! What the server vouches for between processes that reach each other through memory which both write: who connects, who
-//! sends a message (`SO_PEERCRED`, `SCM_CREDENTIALS`), and which handle goes with one (`SCM_RIGHTS`; unix(7)).
+//! Identity tokens for processes that exchange data through memory which both can write. The server vouches for a peer
+//! (`SO_PEERCRED`), for the sender of a message (`SCM_CREDENTIALS`), and for a handle that goes with one (`SCM_RIGHTS`;
+//! unix(7)).
 //!
-//! A statement has a number that nobody guesses, travels by that, and is redeemed once. What it says of a caller the server
-//! knows by itself: the kernel tells who calls. Who reads the number out of memory that is not his can have the statement
-//! forgotten, and make nobody believe anything.
+//! A token has an unguessable number, which the sender passes on in band, and is redeemed once. What it says of a
+//! caller the server knows by itself: the kernel tells who calls. A process that reads the number out of memory of
+//! others can only spend the token early, never impersonate its sender.
 
 use super::dispatch::{Answer, FileServer, NOTHING};
 use super::handle::Handle;
@@ -76,7 +77,7 @@ impl TokenTable {
     }
 }
 
-/// A number that nobody guesses; on a machine without a source of entropy, one that nobody has by accident.
+/// An unguessable number; on a machine without a source of entropy, one that no other token has by accident.
 pub(super) fn secret() -> u64 {
     let mut bytes = [0; 8];
     match hw::entropy(&mut bytes) {
@@ -132,7 +133,7 @@ impl Server {
         Ok(())
     }
 
-    /// Whether pages are still those that a client had when it spoke of them: nobody else's, who may have chosen them for that.
+    /// Whether pages still belong to the client that named them. Another process may have chosen them for that.
     fn are_still_of(&self, client: u64, pages: [u64; 2]) -> bool {
         let owner = |page| exposed::page(PageNumber(page)).map_or(0, |info| info.owner().0);
         pages.into_iter().map(owner).all(|owner| self.threads.get(&owner).copied().unwrap_or(owner) == client)

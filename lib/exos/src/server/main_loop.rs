@@ -45,10 +45,10 @@ pub struct Server {
     pub(super) threads: NumberMap<u64>,
     /// Windows of clients that died, for those that come.
     spare: Vec<Mapping>,
-    /// The environment that holds the budget nobody uses, and what of it is for user 0 alone.
+    /// The environment that holds the unused budget, and the part of it for user 0 alone.
     pub(super) bank: EnvironmentId,
     pub(super) kept_for_zero: [u64; Resource::COUNT],
-    /// Who takes over pages that others have too, and until when nobody else does, in nanoseconds since boot.
+    /// The process that is reowning pages, and until when no other does, in nanoseconds since boot.
     pub(super) taking_over: Option<(u64, u64)>,
     /// What the session tells everybody.
     pub board: &'static [AtomicU64],
@@ -60,7 +60,7 @@ pub struct Server {
     pub(super) tokens: TokenTable,
     /// What the dead have left to others.
     pub(super) handed_off: HandedOffPages,
-    /// Who waits for words of shared memory.
+    /// Threads that wait for words of shared memory.
     pub(super) futexes: SharedFutexes,
 }
 
@@ -152,7 +152,7 @@ impl Server {
     fn serve(&mut self, environment: u64, message: &mut Message) {
         let caller = self.threads.get(&environment).copied().unwrap_or(environment);
         if Request::is_of_futexes(message[0]) {
-            // Nothing changes that anybody is told of.
+            // This changes nothing that watchers are told of.
             self.answer(EnvironmentId(environment), caller, message);
             return;
         }
@@ -237,7 +237,7 @@ impl Server {
         Ok(())
     }
 
-    /// A window that no client has: one that a dead client of the same user left, as long as nobody else maps it, or a new
+    /// A window that no client has: one that a dead client of the same user left, if no other process maps it, or a new
     /// one. The one that is `wanted` may be mapped once more, where the client will be.
     fn fresh_window(&mut self, principal: u64, wanted: PageNumber) -> Result<Mapping> {
         let from = self.server.keys.windows(principal)?;
@@ -264,7 +264,8 @@ impl Server {
         principals::ANY_WINDOW.free_many(window.pages());
     }
 
-    /// A new process inherits what its maker holds, but for what it has no use for. The session may make one that holds the root only.
+    /// A new process inherits what its maker holds, but for what it has no use for. The session may make one that holds
+    /// the root only.
     fn adopt(&mut self, environment: EnvironmentId, caller: u64, message: &mut Message) -> Result<()> {
         let newborn = message[1];
         self.bury_the_dead();

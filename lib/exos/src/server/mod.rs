@@ -1,12 +1,18 @@
 //! The server of the memory file system: an ordinary, unprivileged environment that keeps what strangers rely on
 //! (DESIGN.md §5, home c; xok-exos-sosp97 §3.3). Processes reach it by protected control transfer.
 //!
-//! `protocol` is what travels, `handle` is what a client holds, `server` runs in the server with `names`, which is about
-//! making, naming and removing files, `short_write`, about small writes, `sharing`, about locks, FIFOs and files without names, `terminals`, which is about pseudo-terminals, and `ipc`, which is about System V
-//! objects and POSIX queues; `mounts` is about mounts. `keys` gives processes the keys of their users, `audience` opens pages to whom they are told of, `users` says who may
-//! become whom and send signals to whom, `set_id` what becomes of who executes a set-id program, `programs` is about files that run, `questions` hands on what
-//! processes ask each other, `vouching` who connects and sends to whom, `futexes` who waits for words of shared memory, `precedence` who goes before others on a CPU. `allowance` is what it may have of the memory. `client` runs in each process;
-//! `idle` is what a client keeps that it closed.
+//! `protocol` is what travels, `handle` is what a client holds, `client` runs in each process, `handle_cache` keeps
+//! what a client closed. In the server:
+//! - Requests: `dispatch`; `name_ops` makes, names and removes files; `fast_write` serves small writes; `mount_ops`
+//!   changes mounts.
+//! - Sharing: `sharing` has locks, FIFOs and files without names, `pty` pseudo-terminals, `sysv_ipc` System V objects
+//!   and POSIX queues, `shared_futex` waiters for words of shared memory.
+//! - Rights: `principals` gives processes the keys of their users. `page_acl` opens pages to clients that are told of
+//!   them. `credentials` decides what each client may become and which processes it may signal.
+//! - Programs: `exec_files` serves executed files, `setuid_exec` successors of processes that execute set-id programs.
+//! - Between processes: `process_requests` passes on what they ask each other, `identity_tokens` vouches for peers and
+//!   senders, `priority_table` says which run before others on a CPU.
+//! - Memory: `page_quota` bounds the server's pages.
 
 pub mod condemned;
 pub mod handle;

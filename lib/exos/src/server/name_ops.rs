@@ -1,5 +1,5 @@
-//! What a client asks for of nodes by their names: making, removing, renaming and linking them, and changing whose they are, who may
-//! use them and when they were used.
+//! What a client asks for of nodes by their names: making, removing, renaming and linking them, and changing whose they
+//! are, who may use them and when they were used.
 
 use super::dispatch::{FileServer, NOTHING, Outcome, plain};
 use super::protocol::{self, AttributeRequest, DIRECTORY, EMPTY_PATH, FOLLOW, WINDOW_BYTES};
@@ -17,7 +17,7 @@ use linux_raw_sys::general as linux;
 impl FileServer {
     pub(super) fn set_mode(&mut self, who: FsCredentials, at: Location, mode: u32) -> Result<Outcome> {
         if self.tree.node(at.node)?.mode & 0o111 != 0 {
-            // Nobody else tells when one is written to that is none.
+            // No other code reports a write to a file that is no program.
             self.tell_of_programs();
         }
         let groups = self.tree.groups.clone();
@@ -98,7 +98,7 @@ impl FileServer {
         if !touches || who.uid == self.tree.node(at.node)?.uid {
             return self.change(who, at, edit);
         }
-        // That it was used and changed just now says whoever may write to it.
+        // Any user with write permission may set the times to now.
         self.tree.check_writable(at)?;
         if !self.tree.node(at.node)?.permits(who, &self.tree.groups, access::WRITE) {
             return Err(Errno::EACCES);
@@ -199,8 +199,8 @@ impl FileServer {
         if sticky.mode & linux::S_ISVTX != 0 && !is_owner { Err(Errno::EPERM) } else { Ok(()) }
     }
 
-    /// Who may give a file one more name (`/proc/sys/fs/protected_hardlinks`): its owner, and who could write it as well, unless it
-    /// makes who executes it somebody else.
+    /// Users who may give a file one more name (`/proc/sys/fs/protected_hardlinks`): its owner, and users who could
+    /// write it as well, unless it is a set-id program.
     fn check_link(&self, who: FsCredentials, node: NodeId) -> Result<()> {
         const GROUPS: u32 = linux::S_ISGID | linux::S_IXGRP;
         let file = self.tree.node(node)?;
@@ -289,13 +289,14 @@ impl FileServer {
     }
 }
 
-/// A path whose last name is meant itself, and not what a link there leads to, though slashes stand behind it; and whether they do.
+/// A path whose last name is meant itself, and not what a link there leads to, though slashes stand behind it; and
+/// whether they do.
 pub(super) fn without_slashes(path: &[u8]) -> (&[u8], bool) {
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(path.len().min(1), |last| last + 1);
     (&path[..end], end < path.len())
 }
 
-/// What is left of a mode that somebody gives a node of a group that may not be his (chmod(2)).
+/// The bits of a mode that remain when a user gives a node the mode and may not be in the node's group (chmod(2)).
 fn kept_bits(mode: u32, group: u32, who: FsCredentials, groups: &Groups) -> u32 {
     let is_member = who.uid == 0 || who.gid == group || groups.has(group);
     if is_member { mode } else { mode & !linux::S_ISGID }

@@ -2,14 +2,16 @@
 //! of pipes, sockets and counters which children have or which are on their way in a message. What the library of a
 //! child keeps for it is among them too.
 //!
-//! No process can sleep over a page whose maker is destroyed: the kernel says at once that it is gone. So a process that
-//! ends leaves such pages to the server. The server keeps them as long as a process maps them or is going to. It does not
-//! believe what a client says of them. It takes only pages that are charged to the client. The kernel says whether a page
-//! is used. A principal leaves a bounded number of pages. Beyond that its pages go with it, as without a server.
+//! No process can sleep over a page whose maker is destroyed: the kernel says at once that it is gone. So a process
+//! that ends leaves such pages to the server. The server keeps them as long as a process maps them or is going to. It
+//! does not believe what a client says of them. It takes only pages that are charged to the client. The kernel says
+//! whether a page is used. A principal leaves a bounded number of pages. Beyond that its pages go with it, as without a
+//! server.
 //!
-//! Those who share a page own it, as its maker did: they may claim it, or give it up, and its number may be another page's at any time
-//! after. So pages are looked at and taken, or given up, while they are mapped here, and no number becomes another page; and a page
-//! that was left is one only as long as it is the server's and under a list for heirs, where nothing else of the server's lies.
+//! Those who share a page own it, as its maker did: they may claim it, or give it up, and its number may be another
+//! page's at any time after. So the server examines, claims and frees pages while it maps them, and no number becomes
+//! another page. A page counts as handed off only while it is the server's and under a list for heirs, where no other
+//! page of the server lies.
 
 use super::client::Client;
 use super::main_loop::{OWN_KEY, Server};
@@ -35,7 +37,7 @@ const TOGETHER: usize = 64;
 /// Words that fit into the window.
 const AT_ONCE: usize = WINDOW_BYTES as usize / 8;
 
-/// A page that somebody leaves.
+/// A page that a process hands off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandedOffPage {
     /// The page.
@@ -96,8 +98,8 @@ impl HandedOffPages {
         own.fold([0, 0], |[all, sent], left| [all + 1, sent + usize::from(left.record.0 != 0)])
     }
 
-    /// The pages of the descriptions on their way that a principal left first: at least `lacking`, where there are so many
-    /// that no environment maps.
+    /// The pages of the descriptions on their way that a principal left first: at least `lacking`, where there are so
+    /// many that no environment maps.
     fn oldest_on_their_way(
         &self,
         principal: u64,
@@ -193,8 +195,8 @@ impl Server {
         outcome
     }
 
-    /// Takes a page over, for a principal and those who have shared it until now. `lists`: that of the page before it, and under which
-    /// that came.
+    /// Takes a page over, for a principal and those who have shared it until now. `lists`: that of the page before it,
+    /// and under which that came.
     fn take_over(&mut self, principal: u64, page: PageNumber, lists: &mut [PageNumber; 2]) -> Result<()> {
         let under = exposed::page(page).ok_or(Errno::EINVAL)?.access();
         if !self.has_room() {

@@ -1,11 +1,13 @@
-//! Who may open the pages that the server keeps for others: those of files, of FIFOs and of pseudo-terminals.
+//! Access control of the pages that the server keeps for others: those of files, of FIFOs and of pseudo-terminals.
 //!
-//! The kernel lets whoever stands on a page's access list map it, and knows nothing of files. So each page lies under a list of
-//! those who were told its number, because they held what it belongs to: its audience. Pages of one audience have one list. What
-//! everybody finds and may read lies, once somebody else than user 0 was told of it, under the list of all.
+//! The kernel lets a principal on a page's access list map it, and knows nothing of files. So each page lies under a
+//! list of those who were told its number, because they held what it belongs to: its audience. Pages of one audience
+//! have one list. Pages of a world-readable file that every user finds move to one list of all principals, once a user
+//! other than user 0 was told of them.
 //!
-//! Holds always: a page comes into a file under the list that only user 0 reads; before a client is told a number its principal
-//! stands on the list. Where fewer may read a file than before, its pages stay open to who holds it, or may still read it.
+//! Invariants: a page comes into a file under the list that only user 0 reads; a principal is put on the list before
+//! its client is told the number. Where fewer may read a file than before, its pages stay open to who holds it, or may
+//! still read it.
 
 use super::dispatch::{Client, FileServer};
 use super::handle::{Handle, node_of, right};
@@ -23,7 +25,7 @@ use linux_raw_sys::general as linux;
 use runtime::page::{self, Allocator};
 use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed, syscall};
 
-/// Principals in ascending order, user 0 first, and what each may do. Beside them the server may do everything.
+/// Principals in ascending order, user 0 first, and what each may do. In addition, the server may do everything.
 pub type PageAcl = BTreeMap<u64, Access>;
 
 /// What a principal may do with a page.
@@ -33,7 +35,7 @@ pub enum Access {
     Read,
     /// Read and write it.
     Write,
-    /// Everything: whoever makes a page may put it there.
+    /// Everything: the maker of a page may put it there.
     Own,
 }
 
@@ -71,7 +73,7 @@ impl PageAcls {
         Allocator { key: OWN_KEY, list: self.of_zero }
     }
 
-    /// Who may use what is under a list, if that is one for several.
+    /// The principals that may use pages under a list, if that is one for several.
     pub fn of(&self, list: PageNumber) -> Option<&PageAcl> {
         self.lists.get(&list.0)
     }
@@ -175,14 +177,14 @@ impl FileServer {
         Ok(())
     }
 
-    /// Sees to it that a principal may use a page, beside those who may already.
+    /// Ensures that a principal may use a page, in addition to those that may already.
     pub(super) fn open_to(&mut self, principal: u64, page: u64, access: Access) -> Result<()> {
         let under = list_of(page);
         if self.keys.acls.allows(under, principal, access) {
             return Ok(());
         }
         let mut audience = self.audience_of(under);
-        // Whoever is gone needs no place any more.
+        // A principal without processes needs no place any more.
         audience
             .retain(|known, _| *known == 0 || self.clients.values().any(|one| one.credentials.principal() == *known));
         let may = audience.entry(principal).or_insert(access);
@@ -190,7 +192,7 @@ impl FileServer {
         put_under(page, self.keys.acls.list_for(audience)?)
     }
 
-    /// Who may use what is under one of the lists that pages of the server's are under.
+    /// The principals that may use pages under one of the server's lists.
     fn audience_of(&self, list: PageNumber) -> PageAcl {
         match self.keys.acls.of(list) {
             Some(audience) => audience.clone(),
@@ -275,7 +277,7 @@ impl FileServer {
         self.keys.acls.list_for(audience).unwrap_or(self.keys.acls.of_zero)
     }
 
-    /// Whether somebody of a principal holds a file, or may read it, where that alone is not why it was told of it.
+    /// Whether a client of a principal holds a file, or may read it, if its pages were not open to all.
     fn may_go_on(&self, principal: u64, id: NodeId, was_for_all: bool) -> bool {
         let is_of_it = |(number, client): &(&u64, &Client)| {
             client.credentials.principal() == principal && exposed::lives(EnvironmentId(**number))

@@ -1,8 +1,9 @@
-//! What the server may have of the machine's pages. It draws from the bank as files grow and gives back as they shrink, and keeps
-//! a reserve beside what files have, which processes cannot take, so that it can always answer.
+//! What the server may have of the machine's pages. The server draws from the bank as files grow and gives back as they
+//! shrink. It keeps a reserve in addition to what files have, which processes cannot take, so that it can always
+//! answer.
 //!
-//! Holds always: files leave the reserve alone. Whatever else the server keeps (names, windows, locks) may go to it, as long as
-//! half of it is there; from then on what would be kept is refused, until there is memory again.
+//! Invariant: files leave the reserve alone. The server's other data (names, windows, locks) may use the reserve, as
+//! long as half of it is there. From then on the server refuses to keep more, until there is memory again.
 
 use crate::budget::{left_in_bank, spare, spare_of};
 use crate::process::environment::SESSION_SLOT;
@@ -16,7 +17,7 @@ const STEP: u64 = 256;
 /// What the server may have.
 #[derive(Clone, Copy, Debug)]
 pub struct PageQuota {
-    /// The environment that holds what nobody uses.
+    /// The environment that holds the unused budget.
     bank: EnvironmentId,
     /// The server's environment. The keeper of disks asks too, and has a budget of its own.
     server: EnvironmentId,
@@ -34,8 +35,8 @@ impl PageQuota {
         reserve: 0,
     };
 
-    /// A half of `all` pages that there are to hand out for files (tmpfs(5)), and a reserve. What the boot archive lies in is nobody's
-    /// to have.
+    /// A half of `all` pages that there are to hand out for files (tmpfs(5)), and a reserve. The pages of the boot
+    /// archive are not counted.
     pub const fn new(bank: EnvironmentId, server: EnvironmentId, all: u64, reserve: u64) -> Self {
         Self { bank, server, most: all / 2, reserve }
     }
@@ -81,7 +82,7 @@ impl PageQuota {
         is_there && move_pages(self.bank, area::number(), pages)
     }
 
-    /// How much more it may have: whatever it keeps beside files counts as theirs.
+    /// How much more it may have: what it keeps in addition to files counts as theirs.
     fn may_draw(&self, environment: EnvironmentId, beyond: u64) -> u64 {
         let own = exposed::environment(environment);
         let limit = own.map_or(0, |own| own.budget[Resource::Page as usize].limit.load(Relaxed));

@@ -1,13 +1,13 @@
 //! Users as names on the key ring (DESIGN.md §5: uids are capability names; xok-exos-sosp97 §5.1).
 //!
-//! The session's name is followed by [`USERS`] and the number of a user, or by [`ISOLATED`] and that of processes which a program
-//! has set apart from their user (`process::identity`); both are principals here. Who holds the key of that name reaches what is
-//! that principal's, who holds the session's key, as user 0 does, reaches all. Here is the one place where processes' rings
-//! change after they began: a process that stops being a user loses the key, in every thread of it at once, whatever its
-//! library does.
+//! The session's name is followed by [`USERS`] and the number of a user, or by [`ISOLATED`] and that of processes which
+//! a program has set apart from their user (`process::credentials`). Both are principals here. A holder of the key of
+//! that name reaches the pages of that principal; a holder of the session's key, such as user 0, reaches all. Only here
+//! do processes' rings change after they began: a process that stops being a user loses the key, in every thread of it
+//! at once, whatever its library does.
 //!
-//! Holds always: a user stands on the lists of what the whole session shares before any process holds its key, and a
-//! process's own list names the user whose key the process holds.
+//! Invariant: a user stands on the lists of what the whole session shares before any process holds its key. A process's
+//! own list names the user whose key the process holds.
 
 use super::main_loop::OWN_KEY;
 use super::page_acl::{Access, PageAcl, PageAcls};
@@ -93,8 +93,8 @@ impl Lists {
 }
 
 impl Principals {
-    /// Those of a session whose pages to read, and to read and write, are under these lists, what only user 0 reads is under the
-    /// third, and which has user 0 only.
+    /// The principals of a session that has only user 0. The session's readable and writable pages are under the first
+    /// two lists, and pages for user 0 alone under the third.
     pub fn new([readable, writable, of_zero]: [PageNumber; 3], zero: Lists) -> Self {
         let shared = [(readable, Rights::READ), (writable, READ_WRITE)];
         Self {
@@ -141,8 +141,7 @@ impl Principals {
         Ok(lists)
     }
 
-    /// The list for pages that a principal is to share with those whose list they are under now: its own, where these are
-    /// nobody but user 0.
+    /// The list for pages that a principal shares with those that use them now: its own, where only user 0 does.
     ///
     /// # Errors
     /// As [`Self::admit`].
@@ -176,7 +175,7 @@ impl Principals {
         self.acls.of(list).is_some_and(|audience| principals.iter().any(|one| audience.contains_key(one)))
     }
 
-    /// Who shares what is under a list, beside user 0.
+    /// The principals that share pages under a list, in addition to user 0.
     fn sharers(&self, list: PageNumber) -> impl Iterator<Item = u64> {
         let is_of = move |known: &Known| [known.lists.window, known.lists.common].contains(&list);
         let one = self.principals.iter().find(|(_, known)| is_of(known)).map(|(principal, _)| *principal);
@@ -225,7 +224,7 @@ impl Principals {
         with_key_of(SESSION_SLOT, principal, |key| {
             syscall::access_list_set(SESSION_SLOT, own, USER_ENTRY, key, u64::from(Rights::ALL.0))?;
             for environment in environments {
-                // Who is just dying keeps what it has.
+                // A process that is just dying keeps its keys.
                 let _ = syscall::key_drop(*environment, SESSION_SLOT, SESSION_SLOT);
                 if principal < FIRST_APART {
                     let _ = syscall::key_drop(*environment, BORROWED_SLOT, SESSION_SLOT);

@@ -1,11 +1,11 @@
-//! Whom user 0 lets go before others on a CPU: processes with a nice value below 0 or a real-time policy, and those that they make
-//! (sched(7)).
+//! Whom user 0 lets go before others on a CPU: processes with a nice value below 0 or a real-time policy, and those
+//! that they make (sched(7)).
 //!
-//! It is the others who leave slices to them (`process::precedence`), and anybody could say that it is one. So the server, who knows
-//! who is user 0, keeps a table of them in its notice page, which all read and only it writes.
+//! Other processes leave slices to them (`process::priority`), and any process could claim to be one. So the server,
+//! who knows who is user 0, keeps a table of them in its notice page, which all read and only it writes.
 //!
-//! Holds always: an environment stands there at most once, 0 in a place that is free. Number and rank are not written together: who reads a place that
-//! changes goes by another one's rank for a slice.
+//! Invariant: an environment stands there at most once, 0 in a place that is free. Number and rank are not written
+//! together: a reader of a changing place uses another environment's rank for a slice.
 
 use crate::errno::{Errno, Result};
 use crate::process::nice_share::Priority;
@@ -28,7 +28,7 @@ impl<'a> PriorityTable<'a> {
         Self(words.as_chunks().0)
     }
 
-    /// Whether nobody stands there.
+    /// Whether the table is empty.
     pub fn is_empty(self) -> bool {
         self.taken().next().is_none()
     }
@@ -38,7 +38,7 @@ impl<'a> PriorityTable<'a> {
         self.taken().find(|place| place[0].load(Acquire) == number).map(rank)
     }
 
-    /// The rank of whoever has what `of` tells of the environments that stand here.
+    /// The rank of an environment here for which `of` returns this value.
     pub fn of(self, common: u64, of: impl Fn(u64) -> u64) -> Option<Priority> {
         self.taken().find(|place| of(place[0].load(Acquire)) == common).map(rank)
     }
@@ -113,7 +113,8 @@ mod service {
             if is_own || had < Some(wanted) { table.set(environment, word) } else { Ok(()) }
         }
 
-        /// The highest rank that a client may have without being user 0: its own, its maker's, or that of who it goes on for.
+        /// The highest rank that a client may have without being user 0: its own, its maker's, or that of its
+        /// predecessor.
         fn precedence_of(&self, caller: u64, table: PriorityTable<'_>) -> Option<Priority> {
             let maker = exposed::environment(EnvironmentId(caller)).map_or(0, |info| info.creator.load(Acquire));
             let maker = self.threads.get(&maker).copied().unwrap_or(maker);

@@ -1,8 +1,9 @@
 //! What processes ask each other: a file of another process below `/proc` is made by the library of that process, which
 //! alone knows what it says, and handed on here. The server knows both, and so who may ask what (proc(5), ptrace(2)).
 //!
-//! Holds always: an answer comes from the process that was asked, and goes to the one that asked. A word in the mailbox of a
-//! process says that there are questions for it; it takes them from here one by one, so that none is lost however many come.
+//! Invariant: an answer comes from the process that was asked, and goes to the one that asked. A word in the mailbox of
+//! a process says that there are requests for it. The process takes them from here one by one, so that none is lost
+//! however many come.
 
 use super::dispatch::{Answer, FileServer, NOTHING};
 use super::protocol::{NO_LONGER_WANTED, WINDOW_BYTES};
@@ -17,7 +18,7 @@ use runtime::{EnvironmentId, exposed};
 const MOST: usize = 64;
 /// Bytes of an answer, at most.
 const MOST_BYTES: usize = 4 << 20;
-/// What anybody may know of any process: first names of paths.
+/// What every process may know of any other: first names of paths.
 const FOR_ALL: [&[u8]; 15] = [
     remote_request::ADOPT.as_bytes(),
     remote_request::CUT.as_bytes(),
@@ -36,7 +37,7 @@ const FOR_ALL: [&[u8]; 15] = [
     b"task",
 ];
 
-/// A question that somebody waits for.
+/// A request whose sender waits for the answer.
 #[derive(Debug)]
 struct PendingRequest {
     asker: u64,
@@ -57,8 +58,8 @@ pub struct RequestQueue {
     last: u64,
 }
 
-/// Whether one process may look into another: user 0, and whoever is the same user and group in every way, and as much set
-/// apart by a program.
+/// Whether one process may look into another: user 0 may, and a process with the same user and group in every way that
+/// a program has set apart equally.
 fn may_look_into(asker: &Credentials, asked: &Credentials) -> bool {
     let all = |three: ResIds, own: u32| [three.real, three.effective, three.saved].iter().all(|id| *id == own);
     asker.is_privileged()

@@ -9,32 +9,28 @@ use crate::loader::elf::HEAD;
 use crate::vfs::path_walk::PATH_BYTES;
 use core::sync::atomic::AtomicU64;
 
-/// Pages of a client's window: those for paths and bytes, and one with what it holds without need ([`Idle`]) and whom it has made
-/// ([`Newborns`]).
+/// Pages of a client's window: those for paths and bytes, and one with what it holds without need ([`Idle`]) and whom
+/// it has made ([`Newborns`]).
 pub const WINDOW_PAGES: usize = 9;
 /// Bytes of a client's window that are for paths and bytes.
 pub const WINDOW_BYTES: u64 = 8 * 4096;
-/// Word of the notice page that says how many watch files: as long as anybody does, the server is told of every opening,
-/// reading and closing.
+/// Word of the notice page that counts the watchers of files: if not 0, the server is told of every open, read, close.
 pub const WATCHERS: usize = 1;
 /// Bit of the flags of `Open`: a node is opened for one operation, of which alone those who watch it are told.
 pub const QUIET: u32 = 1 << 30;
 /// Bit of the flags of `Open`: the client looked for it in the catalogue, and is going to do so again.
 pub const SHOW: u32 = 1 << 29;
-/// Words of the notice page that tell of waits for words of shared memory that came to their end, those of the threads whose number
-/// has the same rest: see [`wake_of`].
+/// Words of the notice page that report ends of waits for words of shared memory: [`wake_of`] names a thread's word.
 pub const FUTEX_WAKES: usize = 256;
 /// How many of these.
 pub const FUTEX_WAKES_WORDS: usize = 64;
-/// Word of the notice page that counts what may have taken pages from files that somebody uses, each time before they go.
+/// Word of the notice page that counts what may have taken pages from files in use, each time before they go.
 pub const CUTS: usize = 2;
 /// Words of the notice page that tell who goes before others on a CPU: see [`super::precedence`].
 pub const PRECEDENCES: usize = 384;
-/// Word of the notice page that counts what may make a program another one than it was, each time before that is so: what is in it, which
-/// of its pages programs touch, what it is called.
+/// Word of the notice page that counts what may change a program's contents, touched pages or path, before it does.
 pub const PROGRAMS: usize = 3;
-/// Words of the notice page, one for each line of the cache of raw disks: 0 while a transfer of that line is in flight,
-/// then what the kernel says of it.
+/// Words of the notice page, one a line of the cache of raw disks: 0 during a transfer, then the kernel's result.
 pub const DISK_LINES: usize = 160;
 /// Word of the notice page that counts what the keeper of disks has finished: a read, or a round of write-back.
 pub const DISK_DONE: usize = 176;
@@ -52,8 +48,8 @@ pub const NOT_YET: u64 = 1 << 33;
 pub const ASKS_NOTICE: u64 = 2;
 /// Word of the notice page that counts changes of the mount table.
 pub const MOUNTS: usize = 4;
-/// In place of an error: the path leads out of the file system; the node is in word 1, the length of the rest, which
-/// lies in the window, in word 2.
+/// In place of an error: the path leads out of the file system. Word 1 is the node, word 2 the length of the rest,
+/// which lies in the window.
 pub const ELSEWHERE: u64 = 1 << 32;
 /// Bytes of a program that come with its node, and where in the window its path is.
 pub const PROGRAM_PATH: u64 = HEAD as u64;
@@ -61,7 +57,7 @@ pub const PROGRAM_PATH: u64 = HEAD as u64;
 pub const PROGRAM_PAGES: u64 = PROGRAM_PATH + PATH_BYTES as u64;
 /// As the offset of a write: at the end.
 pub const APPEND: u64 = u64::MAX;
-/// An offset in an answer: nobody waits for it any more.
+/// An offset in an answer: the caller waits for it no more.
 pub const NO_LONGER_WANTED: u64 = u64::MAX;
 /// As a time to set: now.
 pub const TIME_NOW: u64 = i64::MIN as u64;
@@ -106,7 +102,8 @@ impl Request {
         number >= Self::FutexEnter as u64 && number <= Self::FutexRequeue as u64
     }
 
-    /// Whether the server keeps something for who asks, which takes of its own memory. What files have counts elsewhere.
+    /// Whether the server keeps something for who asks, which takes of its own memory. What files have counts
+    /// elsewhere.
     pub fn allocates(number: u64) -> bool {
         use Request as Is;
         matches!(
@@ -153,14 +150,15 @@ impl Request {
 }
 
 requests! {
-    /// () -> page numbers of the window, two in a word, but for the last, which comes with the page that tells of changes that
-    /// clients wait for.
+    /// () -> page numbers of the window, two in a word, but for the last, which comes with the page that tells of
+    /// changes that clients wait for.
     Attach = 0,
-    /// (environment, 1 for a window, count, first page of the window that one more environment maps): it becomes a client that holds
-    /// what the caller holds, but for so many nodes in the caller's window, each once -> as `Attach`, of its window.
+    /// (environment, 1 for a window, count, first page of the window that one more environment maps) -> as `Attach`, of
+    /// its window. The environment becomes a client that holds what the caller holds, but for so many nodes in the
+    /// caller's window, each once.
     Adopt = 1,
-    /// (at, flags of `open`, mode, length of path, flags `RESOLVE_…` of `openat2`) -> node, mode, device, size; 1 as with `Truncate`.
-    /// The caller holds the node.
+    /// (at, flags of `open`, mode, length of path, flags `RESOLVE_…` of `openat2`) -> node, mode, device, size; 1 as
+    /// with `Truncate`. The caller holds the node.
     Open = 2,
     /// (at, flags, length of path) -> the status in the window.
     Status = 3,
@@ -168,16 +166,16 @@ requests! {
     Read = 4,
     /// (node, offset, count) -> count, end of what was written; the bytes in the window.
     Write = 5,
-    /// (node, size) -> 1 where somebody else may still map bytes that went.
+    /// (node, size) -> 1 where another process may still map bytes that were cut.
     Truncate = 6,
-    /// (node, number of the last entry that is known, or 0; bytes) -> bytes, number of the last entry; records of `getdents64`
-    /// in the window.
+    /// (node, number of the last entry that is known, or 0; bytes) -> bytes, number of the last entry; records
+    /// of `getdents64` in the window.
     List = 7,
-    /// (node, first index, count, which of them is wanted, whether that is to be written) -> page number of that one, 0 past
-    /// the end; those of all that are in memory, as `tell_near_pages` has them.
+    /// (node, first index, count, which of them is wanted, whether it will be written) -> page number of that one, 0
+    /// past the end. The numbers of all that are in memory follow, as `tell_near_pages` has them.
     Pages = 8,
-    /// (node; 0, 1: a descriptor was closed, 2: the last of its description; description whose locks end with it or 0; 1: what
-    /// the caller holds without need goes with it): the caller holds it no more.
+    /// (node; what was closed; open file whose locks end with it or 0; 1: cached handles of the node go with it). The
+    /// caller holds the node no more. What was closed: 0, 1: a descriptor, 2: the last of its open file.
     Release = 9,
     /// (at, mode, device, length of path)
     Make = 10,
@@ -199,24 +197,24 @@ requests! {
     SetOwner = 18,
     /// (at, accessed, modified, flags, length of path)
     SetTimes = 19,
-    /// (node, 1 to tell the one that it had where it has none) -> length of its absolute path in the window; the path of a file
-    /// may be one of several.
+    /// (node, 1 to report the last path of a node that has none) -> length of an absolute path of it in the window.
     PathOf = 20,
-    /// (at, flags, length of path) -> pages in all, pages free, nodes; kind of file system, and flags of the mount (32..64).
+    /// (at, flags, length of path) -> pages in all, pages free, nodes; kind of file system, and flags of the mount
+    /// (32..64).
     Space = 21,
     /// (at, length of path) -> node, if a directory is there that may be entered. The caller holds it.
     Enter = 22,
     /// (node): the caller holds it once more.
     Hold = 23,
-    /// (at, mode, 1 if it may get a name | 2 if it may be sealed, length of path of a directory, or 0 and the length of what it
-    /// is called) -> node of a file without a name, held.
+    /// (at, mode, 1 if it may get a name | 2 if it may be sealed, length) -> node of a file without a name,
+    /// held. `length` is that of the path of a directory, or 0 and that of the file's label.
     Unnamed = 24,
     /// (node, offset, 1 for a hole, 0 for data) -> where the next one begins.
     Seek = 25,
     /// (node, mode of `fallocate`, offset, length) -> 1 as with `Truncate`.
     Allocate = 26,
-    /// (node, [`LockRequest`], first byte, last byte, description) -> 0, or 1 and the lock in the way: kind, first byte,
-    /// last byte, process.
+    /// (node, [`LockRequest`], first byte, last byte, description) -> 0, or 1 and the lock in the way: kind, first
+    /// byte, last byte, process.
     Lock = 27,
     /// (node): it is on its way to another client, and held until that one takes it -> its number there.
     Offer = 40,
@@ -224,32 +222,34 @@ requests! {
     AcceptOffer = 41,
     /// (at, mode and from bit 32 on its kind, page, length of path): a socket under a name that leads to the page.
     Bind = 42,
-    /// (at, length of path) -> the page that the name of a socket leads to, the client that listens there, its user and group, and its kind.
+    /// (at, length of path) -> the page that the name of a socket leads to, the client that listens there, its user and
+    /// group, and its kind.
     Peer = 43,
-    /// () -> nodes of master and slave of a fresh pseudo-terminal, and the number in the slave's name. The caller holds the
-    /// master.
+    /// () -> nodes of master and slave of a fresh pseudo-terminal, and the number in the slave's name. The caller holds
+    /// the master.
     MakeTerminal = 44,
     /// (node of a master or a slave) -> count; the terminal's pages in the window, one a word, then those of its ring.
     Terminal = 45,
-    /// (page, length): a socket under an abstract name, its kind and the name itself, which leads to the page while somebody holds it -> node, held.
+    /// (page, length) -> node, held. A socket under an abstract name, its kind and the name itself, which leads to the
+    /// page while a process holds the node.
     BindAbstract = 46,
     /// (length) -> as `Peer`, of an abstract name.
     PeerAbstract = 47,
     /// (page): the caller listens at the names that it gave to it.
     Listen = 49,
-    /// ([`Statement`]; for a claim process, and user | group << 32; for a connection first pages of its two pipes) -> number
-    /// under which the server says so to who redeems it.
+    /// ([`TokenKind`]; for a claim process, and user | group << 32; for a connection first pages of its two pipes) ->
+    /// number of the token.
     IssueToken = 68,
-    /// (number, [`Statement`], for a connection first pages of its two pipes) -> process; user | group << 32.
+    /// (number, [`TokenKind`], for a connection first pages of its two pipes) -> process; user | group << 32.
     RedeemToken = 69,
-    /// (number of a connection; bytes that were read of it; bytes that were sent since; from which of these on they are in the window; so
-    /// many of them): who made it has closed it before somebody accepted.
+    /// (number of a connection; bytes that were read of it; bytes that were sent since; from which of these on they are
+    /// in the window; so many of them). The maker of the connection has closed it before it was accepted.
     StorePending = 37,
-    /// (number of a connection, from which byte on) -> 1, or 0 where nothing was left; bytes that were read of it; bytes that were sent
-    /// since; so many of them in the window.
+    /// (number of a connection, from which byte on) -> 1, or 0 where nothing was left; bytes that were read of it. Then
+    /// bytes that were sent since; so many of them in the window.
     TakePending = 38,
-    /// (at, flags, lengths of path and name, [`AttributeRequest`] | flags of `setxattr` << 32, bytes of the value behind them) -> bytes of
-    /// the value, or of the names, in the window.
+    /// (at, flags, lengths of path and name, [`AttributeRequest`] | flags of `setxattr` << 32, bytes of the value
+    /// behind them). Returns bytes of the value, or of the names, in the window.
     Attribute = 36,
     /// (node of a FIFO) -> count; the pages of its pipe in the window, one a word.
     Fifo = 28,
@@ -265,63 +265,64 @@ requests! {
     Seal = 34,
     /// (environment): it speaks for the caller from now on, as a thread of it.
     RegisterThread = 29,
-    /// (0 for users, 1 for groups, [`NO_NEW_PRIVILEGES`]; `identity::Change`; first | second << 32; third; whether user 0 goes on
-    /// changing groups as another user): who the caller is from now on.
+    /// (0 for users, 1 for groups, [`NO_NEW_PRIVILEGES`]; `identity::Change`; first | second << 32; third; whether user
+    /// 0 may still change groups as another user). Sets the caller's credentials.
     SetIdentity = 70,
     /// (first; count; 1 with the last of them; the groups in the window): the caller's other groups.
     SetGroups = 71,
     /// (first) -> count; the caller's other groups from there on, in the window.
     Groups = 86,
-    /// (node, first index, index after the last) -> count; of the pages that programs touch those that are in memory, in the
-    /// window, as index | page number << 32.
+    /// (node, first index, index after the last) -> count; of the pages that programs touch those that are in memory,
+    /// in the window, as index | page number << 32.
     WorkingSet = 48,
-    /// (node) -> bytes; the clients that hold it beside the caller, in the window, a word each.
+    /// (node) -> bytes; the clients that hold it, without the caller, in the window, a word each.
     Holders = 35,
-    /// (principal; list that pages are under which the caller shares, or none): the caller is going to be this one, and may be
-    /// -> list for what it shared with relatives of another user, or for those pages; list for what anybody may read of a process.
+    /// (principal; list of pages that the caller shares, or none) -> list for its shared pages, list for its publicly
+    /// readable pages. The caller is going to be this principal, and may be. Its shared pages are those shared with
+    /// relatives of another user, or those under the given list.
     ListsForUser = 72,
-    /// (environment: the caller or one that it made; resource; amount; 1 if the caller ends for lack of it): so much of what nobody
-    /// uses goes to it.
+    /// (environment: the caller or one that it made; resource; amount of unused budget; 1 if the caller ends without).
     DrawBudget = 73,
-    /// (1: the caller begins to take over pages that others have too, or to leave some, 0: it has done) -> 1 where another one is at it, for a second
-    /// at most.
+    /// (1: the caller begins to reown or hand off shared pages, 0: it has done) -> 1 while another process does.
     Reowning = 103,
-    /// (process, `Attributes::to_word`): that one goes before others on a CPU so far, if user 0 says so. The caller itself is scheduled
-    /// so from now on, where it or its maker may.
+    /// (process, `Attributes::to_word`): that one goes before others on a CPU so far, if user 0 says so. The caller
+    /// itself is scheduled so from now on, where it or its maker may.
     SetPriority = 104,
     /// (process, signal, code, value): the signal, from the caller.
     Signal = 74,
-    /// (signal, code, value): the caller ended, stopped or goes on; its parent is to be told.
+    /// (signal, code, value): the caller ended, stopped or continued; the server reports it to its parent.
     NotifyParent = 75,
     /// (at, length of path): a directory that is the root for the caller, and for who it makes, from now on.
     ChangeRoot = 80,
-    /// (node of a program that the caller holds, node of a bundle that it has written, bytes of that, count; nodes in the
-    /// window): the session goes on for the caller with this program, in a fresh environment that holds these nodes.
+    /// (node of a program that the caller holds, node of a bundle that it has written, bytes of that, count; nodes in
+    /// the window). The session starts a successor of the caller with this program, in a fresh environment that holds
+    /// these nodes.
     ExecAs = 91,
-    /// () -> number of the environment that goes on for the caller; 0: there is none yet.
+    /// () -> number of the successor environment of the caller; 0: there is none yet.
     SuccessorOf = 92,
-    /// (0): the caller, who goes on for another process, is from now on who the program makes it -> list for what it shares
-    /// with others, list for what anybody may read of it, principal, how many groups it has; its numbers
-    /// in the window.
+    /// (0) -> list for what it shares with others, list for its publicly readable pages, principal, number of groups;
+    /// its IDs in the window. The caller, started for a pending set-id exec, takes the credentials of that program.
     /// (1): its keys are those of that principal.
     AssumeIdentity = 93,
-    /// (node of a program that the caller holds): it goes on with this one by itself.
+    /// (node of a program that the caller holds): the caller executes it in its own environment.
     Execute = 94,
-    /// (at, length of path, 1 where it is to run and not only to be loaded): a regular file that the caller may execute -> node, mode, size; bytes of its beginning
-    /// (0..32) and of its absolute path (32..64), 0 where that is not known; how many of its pages programs touch. They stand in
-    /// the window, one behind the other: what the file begins with, at [`PROGRAM_PATH`] the path, at [`PROGRAM_PAGES`] the pages
-    /// as `WorkingSet` has them. The caller holds the node; where it may not read it, by a handle without rights, and of what it
-    /// begins with there is a script's first line.
+    /// (at, length of path, 1 where it will run and not only be loaded) -> node, mode, size; lengths; number of its
+    /// pages that programs touch. A regular file that the caller may execute. `lengths`: bytes of its beginning (0..32)
+    /// and of its absolute path (32..64), 0 where that is not known. They stand in the window, one behind the other:
+    /// what the file begins with, at [`PROGRAM_PATH`] the path, at [`PROGRAM_PAGES`] the pages as `WorkingSet` has
+    /// them. The caller holds the node; where it may not read it, by a handle without rights, and of what it begins
+    /// with there is a script's first line.
     OpenExec = 100,
-    /// (node, and another one or 0, as `OpenProgram` told them to who knows what they are): the caller holds them as if it had opened
-    /// them, if everybody finds them and it may.
+    /// (node, and another one or 0, as `OpenExec` returned them to a caller that knows their contents). The caller
+    /// holds them as if it had opened them, if all users find them and it may.
     ReacquireExec = 105,
-    /// (count; in the window so many pages of the caller's, as `bequests::Bequest` has them): others use them, and the caller ends.
+    /// (count; in the window so many pages of the caller's, as `bequests::Bequest` has them): others use them, and the
+    /// caller ends.
     HandOff = 101,
-    /// (principal that the caller is going to be, and may be; count; so many pages in the window): those of them that were left to the
-    /// server that principal may use, too.
+    /// (principal that the caller is going to be, and may be; count; so many pages in the window). That principal, too,
+    /// may use those of them that were handed off to the server.
     ShareHandedOff = 102,
-    /// (): what clients held that have died is free; anybody may say so.
+    /// (): releases the handles of clients that have died; any client may call it.
     ReapClients = 90,
     /// (process, length, continued, more): what a file of that process below `/proc` holds, whose name is in the window
     /// -> number of the question. `continued` is the number of a question whose name this is more of, or 0.
@@ -331,8 +332,8 @@ requests! {
     TakeRequest = 77,
     /// (number; error, or 0; kind of entry; bytes in the window; 1 with the last of them)
     Reply = 78,
-    /// (number, offset) -> 0, or 1 once there is an answer; error; kind of entry; bytes in the window; 1 with the last of
-    /// them, when the question is forgotten; it is at once with an offset of [`NO_LONGER_WANTED`].
+    /// (number, offset) -> 0, or 1 once there is an answer; error; kind of entry; bytes in the window; 1 with the last
+    /// of them. With the last bytes the request is forgotten, and at once with an offset of [`NO_LONGER_WANTED`].
     TakeReply = 79,
     /// () -> node of an instance of watches. The caller holds it.
     MakeWatcher = 81,
@@ -366,33 +367,33 @@ requests! {
     IpcControl = 59,
     /// ([`Listed`], first line) -> bytes, lines, of the file below `/proc` in the window.
     Lines = 60,
-    /// (1 to make, 2 to make anew, 0; wanted access; mode; messages and bytes that it may have, or 0; length of the name) ->
-    /// number of a POSIX queue.
+    /// (1 to make, 2 to make anew, 0; wanted access; mode; messages and bytes that it may have, or 0; length of the
+    /// name) -> number of a POSIX queue.
     QueueOpen = 61,
     /// (number): the last descriptor of a description is closed.
     QueueClose = 62,
     /// (length of the name)
     QueueUnlink = 63,
-    /// (number, priority, bytes in the window) -> 1 if there is no room; else 0, and who is to be told: process, signal,
+    /// (number, priority, bytes in the window) -> 1 if there is no room; else 0, and the notification: process, signal,
     /// value.
     QueueSend = 64,
     /// (number, room) -> 1 if there is none; else 0, bytes in the window, priority.
     QueueReceive = 65,
     /// (number) -> messages and bytes of each that it may have, messages in it, bytes in it.
     QueueStatus = 66,
-    /// (number, 1 to ask for it, signal, value): the caller is to be told of the next message.
+    /// (number, 1 to ask for it, signal, value): notify the caller of the next message.
     QueueNotify = 67,
-    /// (word, bits, where the thread can run, as `block::Home`): the calling thread waits for a word of shared memory, known by page
-    /// number << 12 | offset.
+    /// (word, bits, where the thread can run, as `block::Home`): the calling thread waits for a word of shared memory,
+    /// known by page number << 12 | offset.
     FutexEnter = 95,
-    /// () -> 1 if the calling thread still waits: nobody has woken it.
+    /// () -> 1 if the calling thread still waits: no wakeup has reached it.
     FutexWaits = 96,
     /// () -> 1 if the calling thread still waited; it waits no more.
     FutexLeave = 97,
     /// (word, how many at most, bits) -> how many were woken, and one of them.
     FutexWake = 98,
-    /// (word, other word, how many to wake, how many to let wait for the other word) -> how many of each there were, and one that
-    /// was woken.
+    /// (word, other word, how many to wake, how many to let wait for the other word) -> how many of each there were,
+    /// and one that was woken.
     FutexRequeue = 99,
     /// (family; sort, in the order of `internet::option::Sort`; protocol) -> node of a fresh Internet socket, its
     /// page. The caller holds it.
@@ -623,9 +624,9 @@ impl IpcCommand {
 pub struct LockRequest {
     /// Shared, exclusive, or none at all.
     pub kind: LockKind,
-    /// Whose it is to be.
+    /// The holder of the requested lock.
     pub holder: LockHolder,
-    /// What is to be done about a lock in the way.
+    /// What the server does about a lock in the way.
     pub manner: LockManner,
 }
 
@@ -635,7 +636,7 @@ pub struct LockRequest {
 pub enum LockKind {
     /// Others may have shared ones.
     Shared = 0,
-    /// Nobody else may have one.
+    /// No other holder may have one.
     Exclusive = 1,
     /// None: give it up.
     None = 2,
@@ -668,7 +669,7 @@ impl AttributeRequest {
     }
 }
 
-/// Who can hold locks.
+/// Holders of locks.
 #[repr(u64)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockHolder {
@@ -704,7 +705,7 @@ pub enum TokenKind {
     Claim = 1,
     /// The caller connects by two pipes that it made, as who it acts as.
     Connection = 2,
-    /// The caller passes on a socket, and says who is at its other end: somebody that it could be itself.
+    /// The caller passes on a socket, and names credentials for its peer that it could take itself.
     Passed = 3,
 }
 
@@ -763,7 +764,8 @@ pub const fn pair(low: usize, high: usize) -> u64 {
     low as u64 | (high as u64) << 32
 }
 
-/// What a word of [`FUTEX_WAKES`] becomes when a thread is woken: the lower half is that thread's number, the upper one counts.
+/// What a word of [`FUTEX_WAKES`] becomes when a thread is woken: the lower half is that thread's number, the upper one
+/// counts.
 pub const fn wake_of(thread: u64, before: u64) -> u64 {
     (before >> 32).wrapping_add(1) << 32 | thread & 0xffff_ffff
 }
@@ -779,8 +781,8 @@ pub fn outcome(word: u64) -> Result<(), Errno> {
 /// Pages that an answer of four words can tell of.
 pub const NEAR_PAGES: usize = 16;
 
-/// The numbers of pages in four words, each as its distance from that of another page: which of them are told of is as good
-/// as luck has it, but a file's pages mostly come together. A number of 0 stands for none.
+/// The numbers of pages in four words, each as its distance from that of another page. Chance decides which of them
+/// fit, but a file's pages mostly come together. A number of 0 stands for none.
 pub fn tell_near_pages(page: u64, numbers: &[u64]) -> [u64; 4] {
     let mut words = [0; 4];
     for (index, number) in numbers.iter().enumerate().take(NEAR_PAGES) {

@@ -1,7 +1,8 @@
 //! Pseudo-terminals as the server keeps them: their numbers and names, and the pages that both sides share.
 //!
-//! Each side is a node. When no process holds the master any more, however the last one ended, the slave's name goes and
-//! who has the slave open is told; when no process holds the slave, the master is told. The pages live as long as a side does.
+//! Each side is a node. When the last process that holds the master ends or closes it, the slave's name goes and
+//! holders of the slave are told. When no process holds the slave, the master is told. The pages live as long as a side
+//! does.
 
 use super::dispatch::{Answer, FileServer};
 use super::handle::Handle;
@@ -104,7 +105,7 @@ impl FileServer {
         found.map(|one| &*one.pages)
     }
 
-    /// Nobody is going to hold a node any more, which may be a side of one.
+    /// A node, which may be a side of a terminal, has lost its last holder.
     pub(super) fn terminal_is_left(&mut self, node: NodeId) {
         let Some(at) = self.terminals.iter().position(|one| one.master == node || one.slave == node) else { return };
         let one = &mut self.terminals[at];

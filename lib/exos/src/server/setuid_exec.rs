@@ -1,12 +1,13 @@
-//! Set-id programs (execve(2); DESIGN.md §5): who executes one becomes somebody else, and must not bring anything along that
-//! could act in the new one's name. So a fresh environment goes on for it, which the session makes (`session::set_id`): nothing
-//! in it is the caller's but the bundle that tells of its arguments, descriptors and the like, which the library in it reads as
-//! any stranger's words, opening what it names with a key that the caller has too.
+//! Set-id programs (execve(2); DESIGN.md §5): a process that executes one changes its credentials, and must not bring
+//! anything along that could act under the new ones. So a fresh environment, which the session makes
+//! (`session::setuid`), continues for it. The only thing in it that is the caller's is the bundle with its arguments,
+//! descriptors and the like. The library in it distrusts the bundle, and opens what it names with a key that the caller
+//! has too.
 //!
-//! So is who executes a program that it may not read: the fresh environment reads it, and has a principal of its own, so that
-//! nobody else looks into its memory.
+//! The same holds for a program that the caller may execute and not read: the fresh environment reads it. It has a
+//! principal of its own, so that no other process looks into its memory.
 //!
-//! Holds always: who somebody becomes stands here, by the file as it was when it was asked for, and is taken up once, by the
+//! Invariant: new credentials are decided here, by the file as it was at the request. They are assumed once, by the
 //! environment that the session made for it.
 
 use super::dispatch::Client;
@@ -66,14 +67,14 @@ impl PendingExecs {
         self.open.iter().find(made).map(|wish| wish.after.principal())
     }
 
-    /// The next one that nobody looked at yet.
+    /// The next request that the session has not looked at yet.
     pub fn next(&self) -> Option<&PendingExec> {
         self.open.iter().find(|wish| wish.made.is_none())
     }
 }
 
 impl Server {
-    /// Who the caller becomes by executing a program that it holds and may execute.
+    /// The caller's credentials before and after it executes a program that it holds and may execute.
     fn after(&self, caller: u64, program: u64) -> Result<(Credentials, Credentials)> {
         let client = self.server.clients.get(&caller).ok_or(Errno::EPERM)?;
         if !client.holds.contains_key(&program) {
@@ -84,7 +85,7 @@ impl Server {
         if node.mode & linux::S_IFMT != linux::S_IFREG {
             return Err(Errno::EACCES);
         }
-        // What others may write, because it was mapped shared and writable once, is nobody's word for who runs it.
+        // A file that others may write, because it was mapped shared and writable once, grants no credentials.
         let is_plain =
             self.server.tree.flags_at(at) & linux::MS_NOSUID != 0 || self.server.tree.has_shared_pages(at.node)?;
         let mode = if is_plain { node.mode & !(linux::S_ISUID | linux::S_ISGID) } else { node.mode };
@@ -111,7 +112,7 @@ impl Server {
         }
         self.pending_execs.apart += 1;
         after.apart = FIRST_APART + self.pending_execs.apart;
-        // Who goes on reads what the caller need not be allowed to.
+        // The successor reads a program that the caller need not be allowed to read.
         let readable = self.server.readable_program(at)?;
         let mut holds = self.take_holds(caller, [program, bundle], count)?;
         self.server.hold_for_nobody(readable)?;
@@ -136,7 +137,7 @@ impl Server {
         Ok(())
     }
 
-    /// Holds what a caller holds, as often as it says, for an environment that is to be made.
+    /// Takes the caller's holds, as often as it says, for the environment that the session will make.
     fn take_holds(&mut self, caller: u64, fixed: [u64; 2], count: u64) -> Result<BTreeMap<u64, u32>> {
         let nodes = self.server.bytes(caller, count.min(WINDOW_BYTES / 8) * 8)?;
         let nodes = nodes.chunks_exact(8).map(|bytes| u64::from_le_bytes(core::array::from_fn(|index| bytes[index])));
@@ -176,7 +177,8 @@ impl Server {
         }
     }
 
-    /// The session has made an environment for a wish, or could not. What the environment holds is in its name from now on.
+    /// The session has made an environment for a wish, or could not. What the environment holds is in its name from now
+    /// on.
     pub fn start_pending(&mut self, caller: u64, made: Result<u64>) {
         let Some(wish) = self.pending_execs.open.iter_mut().find(|wish| wish.caller == caller) else { return };
         wish.made = Some(made);
@@ -235,7 +237,7 @@ impl Server {
         Ok(())
     }
 
-    /// Wishes of the dead, and principals that nobody is any more.
+    /// Forgets requests of dead processes, and principals without processes.
     pub(super) fn forget_wishes(&mut self) {
         let dead = |wish: &PendingExec| match wish.made {
             Some(Ok(number)) => !exposed::lives(EnvironmentId(number)),

@@ -1,5 +1,6 @@
-//! Futexes in memory that several processes share: the server knows who waits, so that whoever wakes one learns how many it woke,
-//! and no word needs to change for that. A word is known by its page and its place there. Nobody proves that it sees that page: see
+//! Futexes in memory that several processes share. The server knows the waiters, so that a wakeup learns how many it
+//! woke, and no word needs to change for that. A word is known by its page and its place there. No caller proves that
+//! it sees that page: see
 //! `ipc::shared_futex` for what strangers can do (wake somebody too early, which futex(2) allows at any time).
 
 use super::main_loop::Server;

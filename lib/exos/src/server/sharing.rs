@@ -1,5 +1,5 @@
-//! What strangers share through the server beside names and bytes: locks on files, the pipes of FIFOs, files
-//! without names, and watches on nodes.
+//! What strangers share through the server besides names and bytes: locks on files, the pipes of FIFOs, files without
+//! names, and watches on nodes.
 
 use super::dispatch::{Answer, FileServer, NOTHING, Outcome};
 use super::handle::{Handle, right};
@@ -100,7 +100,7 @@ impl FileServer {
         }
     }
 
-    /// Clients see whether anybody watches files.
+    /// Tells clients whether files have watchers.
     pub(super) fn tell_watchers(&self) {
         self.notice.words()[WATCHERS].store(self.tree.watches.count(), SeqCst);
     }
@@ -146,7 +146,7 @@ impl FileServer {
         Ok([self.put(caller, &bytes)?, 0, 0, 0, 0])
     }
 
-    /// Who waits for a change looks again.
+    /// A client that waits for a change looks again.
     pub(super) fn tell_of_change(&self) {
         self.notice.words()[0].fetch_add(1, SeqCst);
         crate::wait::kick_idle();
@@ -193,7 +193,7 @@ impl FileServer {
         .map_err(|error| if error == Errno::EEXIST { Errno::EADDRINUSE } else { error })
     }
 
-    /// An abstract name for a socket: it leads to the page as long as somebody holds the node.
+    /// An abstract name for a socket: it leads to the page as long as a process holds the node.
     pub(super) fn bind_abstract(&mut self, caller: u64, who: FsCredentials, page: u64, length: u64) -> Result<Answer> {
         let name = self.bytes(caller, length)?;
         self.forget_abstract_names();
@@ -219,7 +219,7 @@ impl FileServer {
         self.listener(*node)
     }
 
-    /// Names whose node nobody holds any more.
+    /// Forgets names whose node has no holder any more.
     fn forget_abstract_names(&mut self) {
         let tree = &self.tree;
         self.abstract_names.retain(|_, node| tree.node(*node).is_ok());
@@ -256,7 +256,7 @@ impl FileServer {
     /// A path, or an abstract name, as a line has it: with @ where a NUL is.
     fn name_of_socket(&self, node: NodeId) -> Option<String> {
         if let Some((name, _)) = self.abstract_names.iter().find(|(_, known)| **known == node) {
-            // Behind its kind, and with the NUL that it begins with; whoever does not go by the library may name it anything.
+            // The name follows its kind and begins with a NUL; a client that bypasses the library may give it any name.
             return Some(name.iter().skip(1).map(|byte| if *byte == 0 { '@' } else { char::from(*byte) }).collect());
         }
         let path = self.tree.path_of(Location::first(node)).ok()?;
@@ -279,7 +279,7 @@ impl FileServer {
         Ok([u64::from(self.tree.node(node)?.seals), 0, 0, 0, 0])
     }
 
-    /// Whether somebody may make a file without a name there. Without a path it is memory, in no directory.
+    /// Whether a user may make a file without a name there. Without a path it is memory, in no directory.
     pub(super) fn check_place_of_unnamed(&self, who: FsCredentials, directory: Location, has_path: bool) -> Result<()> {
         if !self.tree.node(directory.node)?.is_directory() {
             return Err(Errno::ENOTDIR);
@@ -291,7 +291,7 @@ impl FileServer {
         Ok(())
     }
 
-    /// A file without a name. What it is called all the same stands in the window, if somebody said that.
+    /// A file without a name. Its label stands in the window, if the caller gave one.
     pub(super) fn make_unnamed(
         &mut self,
         caller: u64,

@@ -1,7 +1,7 @@
-//! What the names of sockets lead to, in the file system and beside it.
+//! What the names of sockets lead to, in the file system and outside it.
 //!
-//! A name leads to a page that whoever bound the socket gave. Holds always: nobody is told of a page that has become something else
-//! since, as one may that was given up.
+//! A name leads to a page that the binder of the socket gave. Invariant: no client is told of a page that was given up
+//! and reused since.
 
 use crate::vfs::namespace::FsCredentials;
 use runtime::{PageNumber, exposed};
@@ -15,7 +15,7 @@ pub struct NamedSocket {
     pub generation: u64,
     /// The client that gave it the name, and listens there.
     pub by: u64,
-    /// Who that one was.
+    /// The credentials of that client.
     pub who: FsCredentials,
     /// What the library calls its kind: who asks for it is told.
     pub kind: u64,
@@ -29,7 +29,7 @@ impl NamedSocket {
         Self { page, generation: generation_of(page), by, who, kind, listens: false }
     }
 
-    /// Whether its page is still what it was: one that was given up may be anybody's.
+    /// Whether its page is still what it was: one that was given up may belong to any process.
     pub fn is_there(&self) -> bool {
         generation_of(self.page) == self.generation
     }

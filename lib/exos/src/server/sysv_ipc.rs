@@ -1,8 +1,8 @@
-//! System V objects and POSIX queues, as the server keeps them: what strangers share by keys and names beside files; and who
-//! each client is.
+//! System V objects and POSIX queues, as the server keeps them: what strangers share by keys and names other than
+//! files. The credentials of each client are here too.
 //!
-//! A shared segment is a file without a name, which processes map as any other; what each holds of it beyond its mapping says
-//! how often it is attached. Who has to wait is told so, and watches the notice page.
+//! A shared segment is a file without a name, which processes map as any other; what each holds of it beyond its
+//! mapping says how often it is attached. A client that has to wait is told so, and watches the notice page.
 
 use super::dispatch::{Answer, FileServer, NOTHING};
 use super::handle::{Handle, node_of};
@@ -29,7 +29,7 @@ pub struct Segment {
     bytes: u64,
     /// Seconds: last attached, last change.
     times: [u64; 2],
-    /// Who made it, and who attached it last.
+    /// The process that made it, and the one that attached it last.
     processes: [u64; 2],
 }
 
@@ -207,7 +207,7 @@ impl FileServer {
         held.map(|(_, count)| u64::from(count.saturating_sub(1))).sum()
     }
 
-    /// Takes a segment away: its key is free at once, its number names it as long as somebody has it attached.
+    /// Takes a segment away: its key is free at once, its number names it as long as a process has it attached.
     fn segment_remove(&mut self, who: FsCredentials, number: u64) -> Result<()> {
         let entry = self.ipc.segments.find(number)?;
         entry.permission.check_owner(who)?;
@@ -221,7 +221,7 @@ impl FileServer {
         Ok(())
     }
 
-    /// Segments that were removed, and that nobody has attached any more, are no more.
+    /// Frees segments that were removed and that no process has attached any more.
     fn forget_left_segments(&mut self) {
         let removed = self.ipc.segments.iter().filter(|(_, entry)| entry.permission.mode & REMOVED != 0);
         let left: Vec<u64> =

@@ -1,6 +1,6 @@
-//! Connections whose maker has closed its socket, or ended, before anybody accepted them: the pages of their pipes go with who made
-//! them, so that what was sent waits here until somebody accepts (unix(7)). It goes with the statement of who connected
-//! (`vouching`), whose number is known to the two sides only.
+//! Connections whose maker has closed its socket, or ended, before they were accepted. The pages of their pipes go with
+//! the maker, so the sent bytes wait here until a process accepts the connection (unix(7)). It goes with the statement
+//! of who connected (`vouching`), whose number is known to the two sides only.
 
 use super::client::Client;
 use super::main_loop::Server;
@@ -70,7 +70,7 @@ impl Server {
 }
 
 impl Client {
-    /// Leaves with the server what nobody has accepted: of the connection with this number, what was sent.
+    /// Leaves the unread bytes of the connection with this number with the server.
     pub fn leave_behind(&mut self, number: u64, read: u64, sent: &[u8]) -> Result<()> {
         let mut place = 0;
         loop {
@@ -84,7 +84,8 @@ impl Client {
         }
     }
 
-    /// What was left of a connection: bytes that had been read, and those that were sent since; none where it was not left.
+    /// What was left of a connection: bytes that had been read, and those that were sent since; none where it was not
+    /// left.
     pub fn take_left(&mut self, number: u64) -> Result<Option<(u64, Vec<u8>)>> {
         let mut all = Vec::new();
         self.window()?;

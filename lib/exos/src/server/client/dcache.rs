@@ -11,7 +11,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Acquire;
 
 impl Client {
-    /// What a path leads to, where the server shows all of the way: nobody is asked.
+    /// The node that a path leads to, where the dcache shows all of the way: no RPC.
     #[inline(always)]
     pub fn find(&self, at: u64, path: &[u8], follow: bool) -> Option<Result<Status>> {
         self.catalogue().filter(|_| is_first_mount(at))?.find(node_of(at), path, follow)
@@ -28,7 +28,7 @@ impl Client {
         self.catalogue()?.target(shown.node)
     }
 
-    /// Whether anybody watches files: the server is told of everything then.
+    /// Whether any process watches files: the server is then told of each operation.
     pub(super) fn has_watchers(&self) -> bool {
         notice(protocol::WATCHERS).load(Acquire) != 0
     }

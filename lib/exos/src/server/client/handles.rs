@@ -1,5 +1,5 @@
-//! Nodes that a process holds: opened again and closed, the server asked only where somebody could tell the difference; and
-//! those that are on their way to others.
+//! Nodes that a process holds. Opening and closing them again takes an RPC only where a process could tell the
+//! difference. Nodes in flight to other processes are here too.
 
 use super::Client;
 use crate::errno::Result;
@@ -12,17 +12,17 @@ use linux_raw_sys::general as linux;
 /// What became of a node that was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
-    /// It is kept, or somebody else has let go of it.
+    /// The cache keeps it, or the server has released it already.
     Yes,
-    /// It is to be let go.
+    /// The client must release it.
     No,
     /// The same, because other nodes are kept in its place.
     NoRoom,
 }
 
 impl Client {
-    /// Opens a node that [`Self::find`] told of, if this process holds it without need: nobody is asked.
-    /// With the rights that it is opened for, no more and no less. The result is the handle.
+    /// Opens a node that [`Self::find`] returned, if it is in the handle cache: no RPC. With the rights that it is
+    /// opened for, no more and no less. The result is the handle.
     #[inline]
     pub fn reopen(&mut self, shown: u64, rights: u8) -> Option<u64> {
         let idle = self.idle()?;
@@ -47,8 +47,8 @@ impl Client {
         let _ = self.exchange([operation as u64, node, 0, 0, 0, 0]);
     }
 
-    /// A descriptor of a node was closed; `last`: the last of its description; `locks`: that description, if locks end with
-    /// it, or 0.
+    /// A descriptor of a node was closed; `last`: the last of its description; `locks`: that description, if locks end
+    /// with it, or 0.
     pub fn close(&mut self, node: u64, last: bool, locks: u64) {
         let outcome = if locks == 0 && !self.has_locks { self.keep(node) } else { Kept::No };
         if outcome != Kept::Yes {
@@ -65,7 +65,8 @@ impl Client {
         }
     }
 
-    /// Keeps what was closed, in case that it is opened again: only what everybody finds by a name, as the catalogue says.
+    /// Keeps what was closed, in case that it is opened again: only what everybody finds by a name, as the catalogue
+    /// says.
     pub(super) fn keep(&self, node: u64) -> Kept {
         let Some(idle) = self.idle() else { return Kept::No };
         let Some(shown) = self.catalogue().filter(|_| is_first_mount(node)) else {
@@ -76,7 +77,7 @@ impl Client {
             Err(_) => return Kept::NoRoom,
             Ok(()) => {}
         }
-        // Who removes the last name hides the node first, and then looks for those who hold it without need.
+        // The server hides a node that loses its last name first, and then looks for its handles in the caches.
         let is_shown = matches!(shown.kind(node_of(node)), Some(linux::S_IFREG | linux::S_IFDIR));
         if is_shown || !idle.take(node) { Kept::Yes } else { Kept::No }
     }

@@ -39,8 +39,8 @@ impl Client {
         Ok(bytes)
     }
 
-    /// Writes from the program's memory, at most what the window holds; the result is how many bytes, and where the last one
-    /// ended.
+    /// Writes from the program's memory, at most what the window holds; the result is how many bytes, and where the
+    /// last one ended.
     pub fn write_from_program(&mut self, node: u64, offset: u64, from: u64, count: u64) -> Result<(u64, u64)> {
         self.attached()?.copy_from_user(0, from, count)?;
         let [_, got, end, ..] = self.exchange([Request::Write as u64, node, offset, count, 0, 0])?;
@@ -66,8 +66,8 @@ impl Client {
         self.exchange([Request::Truncate as u64, node, size, 0, 0, 0]).map(|answer| answer[1] != 0)
     }
 
-    /// Puts records of `getdents64` for what comes behind an entry into the program's memory: how many bytes, and the number
-    /// of the last one.
+    /// Puts records of `getdents64` for what comes behind an entry into the program's memory: how many bytes, and the
+    /// number of the last one.
     pub fn list(&mut self, node: u64, after: u64, to: u64, bytes: u64) -> Result<(u64, u64)> {
         self.window()?;
         let [_, length, last, ..] = self.exchange([Request::List as u64, node, after, bytes, 0, 0])?;
@@ -87,8 +87,8 @@ impl Client {
         Ok(page != 0)
     }
 
-    /// Of the pages of a file between two indices those that programs touch and that are in memory, in ascending order: index and
-    /// number.
+    /// Of the pages of a file between two indices those that programs touch and that are in memory, in ascending order:
+    /// index and number.
     pub fn working_set(&mut self, node: u64, first: u64, end: u64) -> Result<Vec<(u64, u64)>> {
         let window = self.window()?;
         let [_, count, ..] = self.exchange([Request::WorkingSet as u64, node, first, end, 0, 0])?;

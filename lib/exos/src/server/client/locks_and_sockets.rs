@@ -31,7 +31,7 @@ impl Client {
         Ok(self.exchange([Request::IssueToken as u64, what as u64, words[0], words[1], 0, 0])?[1])
     }
 
-    /// Who the server vouched for by a number that came from somebody.
+    /// Credentials that the server vouches for, by a token that another process sent.
     pub fn redeem(&self, number: u64, what: TokenKind, pages: [u64; 2]) -> Result<Ucred> {
         let answer = self.exchange([Request::RedeemToken as u64, number, what as u64, pages[0], pages[1], 0])?;
         Ok(Ucred::from_words([answer[1], answer[2]]))
@@ -49,7 +49,7 @@ impl Client {
         self.on_path([Request::Bind as u64, at, mode_kind, page.0, length, 0])?.here(Errno::EPERM).map(|_| ())
     }
 
-    /// Gives a socket an abstract name that leads to a page, as long as somebody holds the node.
+    /// Gives a socket an abstract name that leads to a page, as long as some process holds the node.
     pub fn bind_abstract(&mut self, name: &[u8], kind: SocketKind, page: PageNumber) -> Result<u64> {
         let length = self.put_path(&with_kind(kind, name))?;
         Ok(self.exchange([Request::BindAbstract as u64, page.0, length, 0, 0, 0])?[1])
@@ -61,7 +61,8 @@ impl Client {
         Ok(listener(self.exchange([Request::PeerAbstract as u64, length, 0, 0, 0, 0])?))
     }
 
-    /// The page that the name of a socket leads to, and who listens there; `EPROTOTYPE` where it is one of another kind.
+    /// The page that the name of a socket leads to, and who listens there; `EPROTOTYPE` where it is one of another
+    /// kind.
     pub fn peer(&mut self, at: u64, path: &[u8], kind: SocketKind) -> Result<(PageNumber, Ucred)> {
         let length = self.put_path(path)?;
         let answer = self.on_path([Request::Peer as u64, at, length, 0, 0, 0])?.here(Errno::ECONNREFUSED)?;

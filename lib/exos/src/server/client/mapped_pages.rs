@@ -1,10 +1,10 @@
-//! Pages of files that a process reads again and again, mapped in its library: a small read is then a copy, and nobody is
-//! asked (exposed structure, xok-exos-sosp97 §3).
+//! Pages of files that a process reads again and again, mapped in its library: a small read is then a copy without an
+//! RPC (exposed structure, xok-exos-sosp97 §3).
 //!
-//! Holds always: bytes are taken from a page only while the catalogue shows of the file what it showed when the server
-//! told the page's number. Whoever changes a file by the server changes that; who changes it by a shared mapping changes
-//! the page itself. A page that leaves its file is given up by the server while it is mapped here, so that nothing else
-//! ever shows through.
+//! Invariant: bytes are taken from a page only while the dcache shows the same of the file as when the server told the
+//! page's number. A change by the server changes the dcache; a change by a shared mapping changes the page itself. A
+//! page that leaves its file is given up by the server while it is mapped here, so that nothing else ever shows
+//! through.
 
 use super::Client;
 use crate::address_map::PAGE_SIZE;
@@ -50,7 +50,7 @@ pub struct Views {
 }
 
 impl Client {
-    /// Reads from what is shown and mapped; nothing where somebody is to be asked.
+    /// Reads from pages that are exposed and mapped; nothing where the server must be asked.
     pub(super) fn read_shown(&mut self, node: u64, offset: u64, to: u64, count: u64) -> Option<Result<u64>> {
         if !is_first_mount(node) || self.has_watchers() {
             return None;

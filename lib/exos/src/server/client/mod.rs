@@ -1,8 +1,9 @@
-//! A process's side of the server: its connection, whose window carries paths and bytes. Each part has a function for each
-//! operation that it is about.
+//! A process's side of the server: its connection, whose window carries paths and bytes. Each part has a function for
+//! each operation that it is about.
 //!
 //! `names`, `opening`, `attributes` and `mounts` are operations on paths, `contents` and `held` those on files that the process
-//! holds; `sharing` and `ipc` are about what strangers share; `family` tells the server of children. `shown` finds paths and
+//! holds; `sharing` and `ipc` are about what strangers share; `family` tells the server of children. `shown` finds
+//! paths and
 //! `views` reads files without asking anybody. `direct` asks without a connection.
 
 mod attributes;
@@ -201,7 +202,7 @@ fn call_once(server: EnvironmentId, mut message: Message) -> Result<Message> {
     }
 }
 
-/// The server works for somebody else: it gets the rest of this slice, or, where it runs on another CPU, a while
+/// The server is busy with another client. It gets the rest of this slice, or, where it runs on another CPU, a while
 /// without more calls into the kernel.
 fn give_way(server: EnvironmentId) {
     const LOOKS: usize = 20_000;

@@ -80,7 +80,8 @@ impl Client {
         if is_root { Ok(b"/".to_vec()) } else { self.ask_path(node, false) }
     }
 
-    /// What a node is called that a process holds: where it has no path any more, the one that it had, and ` (deleted)`.
+    /// What a node is called that a process holds: where it has no path any more, the one that it had, and `
+    /// (deleted)`.
     pub fn shown_path_of(&mut self, node: u64) -> Result<Vec<u8>> {
         match self.ask_path(node, true) {
             Err(Errno::ENOENT) => Ok(b"(deleted)".to_vec()),

@@ -101,15 +101,16 @@ impl Client {
         })
     }
 
-    /// Takes up a program again, and its interpreter or 0, that everybody finds, if nothing made either another one since that generation.
+    /// Takes up a program again, and its interpreter or 0, that everybody finds, if nothing made either another one
+    /// since that generation.
     pub fn reopen_programs(&mut self, nodes: [u64; 2], generation: u64) -> bool {
         let are_same = || program_generation() == generation;
-        // Who watches one is told of all that is done with it.
+        // A watcher is told of each operation on a file.
         if !are_same() || self.has_watchers() {
             return false;
         }
         let held = self.hold_again(nodes);
-        // Who makes one another one counts that before it takes back what is held without need.
+        // The server counts a change of a program before it empties the handle caches of it.
         let are_open = held == nodes && are_same();
         if !are_open {
             held.into_iter().filter(|node| *node != 0).for_each(|node| self.close_program(node));
@@ -117,7 +118,8 @@ impl Client {
         are_open
     }
 
-    /// Holds programs: the server is asked only for what this process does not hold without need. The result: those that it holds now.
+    /// Holds programs: the server is asked only for what this process does not hold without need. The result: those
+    /// that it holds now.
     fn hold_again(&self, nodes: [u64; 2]) -> [u64; 2] {
         let idle = self.idle();
         let kept = nodes.map(|node| if idle.is_some_and(|idle| idle.take(node)) { node } else { 0 });

@@ -19,8 +19,9 @@ impl Client {
         self.attached().map(Mapping::address)
     }
 
-    /// The same, with a window of its own, for one that has no use for some nodes that this process holds; the result is its pages. `before`:
-    /// the first page of the window that is mapped where it begins, which it gets if nobody else has that.
+    /// The same, with a window of its own, for one that has no use for some nodes that this process holds; the result
+    /// is its pages. `before`: the first page of the window that is mapped where it begins; the child gets that window
+    /// if no other process has it.
     pub fn adopt_with_window(
         &mut self,
         newborn: EnvironmentId,
@@ -53,9 +54,9 @@ impl Client {
         self.exchange([Request::SetPriority as u64, process, attributes, 0, 0, 0]).map(|_| ())
     }
 
-    /// Somebody has died: what it held is free.
+    /// Reports that a process has died: its handles are free.
     pub fn bury_the_dead(&self) {
-        // A server that is gone holds nothing for anybody.
+        // A server that is gone holds no handles.
         let _ = self.exchange([Request::ReapClients as u64, 0, 0, 0, 0, 0]);
     }
 }

@@ -15,8 +15,8 @@ fn ask(server: EnvironmentId, message: Message) -> Result<Message> {
     Ok(answer)
 }
 
-/// Lists for a user that this process is going to be: for what it shared, of which what is under a list may go under another
-/// one than the rest, and for what anybody may read of it.
+/// Lists for a user that this process is going to be: one for its shared pages, one for its publicly readable
+/// pages. `under`: the list of shared pages that may go under a list other than the rest.
 pub fn admit(server: EnvironmentId, principal: u64, under: PageNumber) -> Result<[PageNumber; 2]> {
     let [_, shared, public, ..] = ask(server, [Request::ListsForUser as u64, principal, under.0, 0, 0, 0])?;
     Ok([PageNumber(shared), PageNumber(public)])
@@ -27,7 +27,7 @@ pub fn admit(server: EnvironmentId, principal: u64, under: PageNumber) -> Result
 pub struct TakingOver(EnvironmentId);
 
 impl TakingOver {
-    /// Waits until nobody else is at it. A server that does not answer lets everybody.
+    /// Waits until no other process is reowning pages. A server that does not answer lets everybody.
     pub fn begin(server: EnvironmentId) -> Self {
         while ask(server, [Request::Reowning as u64, 1, 0, 0, 0, 0]).is_ok_and(|answer| answer[1] != 0) {
             time_slice::yield_now();
@@ -42,7 +42,7 @@ impl Drop for TakingOver {
     }
 }
 
-/// Moves budget that nobody uses to this environment, or to one that it made.
+/// Moves unused budget to this environment, or to one that it made.
 pub fn draw(server: EnvironmentId, to: EnvironmentId, resource: u64, amount: u64) -> Result<()> {
     ask(server, [Request::DrawBudget as u64, to.0, resource, amount, 0, 0]).map(|_| ())
 }
