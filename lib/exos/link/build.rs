@@ -1,5 +1,5 @@
-//! What the build script of a crate with images of ExOS does: those are linked with `image.ld`, its other programs with the
-//! layout that the runtime gives.
+//! What the build script of a crate with images of ExOS does: those are linked with `image.ld`, its other programs with
+//! the layout that the runtime gives.
 
 use std::env;
 

@@ -50,11 +50,12 @@ pub const MMAP_TOP: u64 = STACK_TOP - STACK_MOST;
 pub const IMAGE: u64 = LIBRARY_BASE;
 /// End of the room for the image.
 pub const IMAGE_END: u64 = LIBRARY_BASE + GIB;
-/// What the server shows to all processes, in the tables of the image: its notice page, then the catalogue of names and nodes.
+/// What the server shows to all processes, in the tables of the image: its notice page, then the catalogue of names and
+/// nodes.
 pub const SHOWN: u64 = IMAGE_END;
 /// Where a new process finds what it is told.
 pub const BIRTH: u64 = AREA + 127 * GIB;
-/// Shared windows, beside the area of the process: the tables for them are there.
+/// Shared windows, next to the area of the process: the tables for them are there.
 pub const NEAR_WINDOWS: u64 = AREA + (512 << 10);
 /// End of the room for them. Here is the mailbox of the parent in each process that a fork made.
 pub const PARENT_MAILBOX: u64 = NEAR_WINDOWS + (320 << 10);
@@ -76,8 +77,8 @@ pub const SERVER_WINDOWS_END: u64 = LIBRARY_BASE + 64 * GIB;
 pub const FILES: u64 = LIBRARY_BASE + 64 * GIB;
 /// End of the room for them.
 pub const FILES_END: u64 = LIBRARY_BASE + 256 * GIB;
-/// Private pages of an environment area: one page of words, one that is not mapped (`runtime::layout::UPCALL_GUARD`), and the stack that
-/// ExOS runs on.
+/// Private pages of an environment area: one page of words, one that is not mapped (`runtime::layout::UPCALL_GUARD`),
+/// and the stack that ExOS runs on.
 pub const AREA_PRIVATE_PAGES: usize = 14;
 
 const GIB: u64 = 1 << 30;

@@ -1,7 +1,7 @@
 //! Budgets of processes: each draws from the session's bank when it runs short.
 //!
-//! The bank is an environment that never runs and holds what nobody uses. It bears a name under the session's, so
-//! that processes of user 0 take from it themselves; those of other users ask the server, which keeps a part back. What
+//! The bank is an environment that never runs and holds the unused budget. It bears a name under the session's, so that
+//! processes of user 0 take from it themselves; those of other users ask the server, which keeps a part back. What
 //! files take of it, and what the server keeps for itself, is the affair of `server::allowance`.
 //!
 //! The last pages of the bank are not for everybody: see [`left_in_bank`].
@@ -16,7 +16,8 @@ use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, area, clock, 
 
 /// Pages that a process draws at a time.
 const PAGES: u64 = 256;
-/// Pages that stay in the bank for those who end because there are none, and how many each of them gets beside what it lacks.
+/// Pages that stay in the bank for processes that end for lack of pages, and how many each of them gets in addition to
+/// what it lacks.
 const FOR_ENDS: u64 = 256;
 const FOR_ONE_END: u64 = 32;
 /// What a process keeps when it gives back.
@@ -65,8 +66,8 @@ fn reserve_drawn(pages: u64) -> Result<()> {
     if missing(Resource::Page, pages) == 0 || await_pages(pages) { Ok(()) } else { Err(Errno::ENOMEM) }
 }
 
-/// Waits a while for pages that the dead still have, if there are any dead: the session buries orphans five times a second.
-/// Whether there are so many then.
+/// Waits a while for pages that the dead still have, if there are any dead: the session buries orphans five times a
+/// second. Whether there are so many then.
 #[cold]
 pub fn await_pages(pages: u64) -> bool {
     const PATIENCE: u64 = 1_000_000_000;
@@ -163,8 +164,8 @@ pub fn pages_for_processes() -> u64 {
     in_bank + spare(Resource::Page)
 }
 
-/// Pages that an environment leaves in the bank: a few for those who end, and the more, the more it has, so that where one has
-/// nearly all, the others can go on until it has ended.
+/// Pages that an environment leaves in the bank: a few for processes that end, and more the more pages the environment
+/// has. So where one process has nearly all, the others can work until it has ended.
 pub fn left_in_bank(environment: EnvironmentId) -> u64 {
     const PART: u64 = 128;
     let own = exposed::environment(environment);
@@ -193,22 +194,22 @@ fn give_back_beyond(times: u64) {
     }
 }
 
-/// What the session and the server each keep for themselves of so many pages, so that they can go on when processes and files
-/// have all others.
+/// What the session and the server each keep for themselves of so many pages, so that they can go on when processes and
+/// files have all others.
 pub const fn reserve_of(pages: u64) -> u64 {
     pages / 128 + 256
 }
 
-/// What is left of the own budget of pages to hand out, so that all that is handed out is there: the first environment's limit is
-/// by as much more than there is as it has reserved.
+/// What is left of the own budget of pages to hand out, so that every page handed out exists. The limit of the first
+/// environment exceeds the number of pages by as much as it has reserved.
 pub fn pages_at_hand() -> u64 {
     let reserved = exposed::environment(area::number())
         .map_or(0, |info| info.budget[Resource::Page as usize].reserved.load(Relaxed));
     spare(Resource::Page).saturating_sub(reserved)
 }
 
-/// How much the own budget lacks for so much more to be had. It can be used beyond its limit: what a child leaves that cannot be given
-/// up is charged to its maker before what the child might use comes back.
+/// How much the own budget lacks for so much more to be had. It can be used beyond its limit: what a child leaves that
+/// cannot be given up is charged to its maker before what the child might use comes back.
 #[inline]
 fn missing(resource: Resource, amount: u64) -> u64 {
     let Some(info) = exposed::environment(area::number()) else { return amount };

@@ -3,7 +3,7 @@
 use core::num::NonZeroU64;
 use linux_raw_sys::errno as raw;
 
-/// A Linux error number. Holds always: between 1 and 4095, so that its negative is an error to every libc.
+/// A Linux error number. Invariant: it is between 1 and 4095, so that its negative is an error to every libc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Errno(NonZeroU64);
 
@@ -39,7 +39,8 @@ impl Errno {
         Self(NonZeroU64::new(number).expect("an error has a number"))
     }
 
-    /// A signal ended a wait that has a limit of time, which no handler's `SA_RESTART` begins anew: the program is told `EINTR`.
+    /// A signal ended a wait that has a limit of time, which no handler's `SA_RESTART` begins anew: the program is
+    /// told `EINTR`.
     pub const INTERRUPTED_FOR_GOOD: Self = Self::new(516);
 
     /// A copy from or to the program faulted while the thread held a lock that the page fault handler needs. The range

@@ -1,7 +1,8 @@
 //! The tables of operations that an image of ExOS works by, and that a native program can replace (DESIGN.md §5).
 //!
-//! A program that links this library into an image of its own names its tables to [`crate::image`]; what it replaces holds
-//! for every process that runs on its image, and for no other. `app/override` shows it; doc/exos.md says how.
+//! A program that links this library into an image of its own names its tables to [`crate::image`]. A table entry that
+//! it replaces counts for every process that runs on its image, and for no other. `app/override` shows it; doc/exos.md
+//! says how.
 
 use crate::descriptor::open_file::{Offsets, SHARED_OFFSETS};
 use crate::hw::pager::OwnPages;

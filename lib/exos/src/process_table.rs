@@ -1,7 +1,7 @@
-//! Other processes, as anybody may see them: the exposed table of environments, their public pages and mailboxes.
+//! Other processes, by public data: the exposed table of environments, their public pages and mailboxes.
 //!
-//! Everything read there was written by a stranger: every value has a meaning, and none is trusted. The session looks at
-//! processes in the same way, with its own key.
+//! Everything read there was written by a stranger: every value has a meaning, and none is trusted. The session looks
+//! at processes in the same way, with its own key.
 
 use crate::errno::{Errno, Result};
 use crate::hw::current::process;
@@ -71,7 +71,7 @@ pub struct ProcessInfo {
 pub struct ProcessTable {
     /// The key.
     pub key: KeyIndex,
-    /// What the session tells of processes that another environment goes on for.
+    /// The session's table of processes with a successor environment.
     pub succession: PidMap<'static>,
 }
 
@@ -90,8 +90,8 @@ pub fn find_any(number: u64) -> Option<ProcessInfo> {
     sight().find_any(number)
 }
 
-/// Whether a process runs, or would if it had a CPU: it has no predicate. Each watches words, those of signals at least, and is
-/// charged for them while it sleeps.
+/// Whether a process runs, or would if it had a CPU: it has no predicate. Each watches words, those of signals at
+/// least, and is charged for them while it sleeps.
 pub fn is_runnable(number: u64) -> bool {
     let number = EnvironmentId(number);
     let sleeps = |info: exposed::Environment| info.budget[Resource::Predicate as usize].used.load(Relaxed) != 0;
@@ -127,8 +127,8 @@ const fn two(word: u64) -> [u32; 2] {
     [word as u32, (word >> 32) as u32]
 }
 
-/// Whether a page can be the mailbox that a process says it has: its own, or, until it has taken it over, one that its
-/// maker has and that lies with its public page. Else it would have others write where they may and it may not.
+/// Whether a page can be the mailbox that a process claims: its own, or, until it owns one, a page of its maker that
+/// lies with its public page. Else it would have others write where they may and it may not.
 fn is_mailbox(page: PageNumber, process: EnvironmentId, public: PageNumber) -> bool {
     let creator = exposed::environment(process).map(|info| EnvironmentId(info.creator.load(Acquire)));
     let (Some(info), Some(public)) = (exposed::page(page), exposed::page(public)) else { return false };
@@ -155,14 +155,14 @@ impl ProcessTable {
         self.find_any(number).filter(|other| !other.ended)
     }
 
-    /// The process with this number, living or not yet waited for: what it was made of is its parent's to give up, and the
-    /// kernel's record says until then that it is dying.
+    /// The process with this number, living or not yet waited for. Only its parent may free its parts, and the kernel's
+    /// record says until then that it is dying.
     pub fn find_any(self, number: u64) -> Option<ProcessInfo> {
         let environment = EnvironmentId(self.succession.environment(number));
         let info = exposed::environment(environment).filter(|info| info.remains())?;
         let ended = !info.alive();
         let process = self.succession.process(environment.0);
-        // Who stood in for it was waited for: nobody asks how it ended.
+        // Its stand-in was waited for: no process asks how it ended.
         if ended && exposed::environment(EnvironmentId(process)).is_none_or(|info| !info.remains()) {
             return None;
         }
@@ -173,7 +173,7 @@ impl ProcessTable {
             return None;
         }
         let mailbox = PageNumber(word(public::MAILBOX));
-        // Nothing is written into that of an ended one, which may be nobody's.
+        // Nothing is written into the mailbox of an ended process, which may have no owner.
         if !ended && !is_mailbox(mailbox, environment, page) {
             return None;
         }
@@ -224,7 +224,7 @@ impl ProcessTable {
             .filter_map(exposed::environment_slot)
             .filter(|info| wanted(*info))
             .map(|info| info.number.load(Acquire));
-        // Who only stands in for another one is no process of its own.
+        // A stand-in is no process of its own.
         numbers
             .filter(|number| self.succession.successor(*number).is_none())
             .filter_map(|number| self.find_any(number))
@@ -322,8 +322,8 @@ fn is_reaped_child(number: u64) -> bool {
         && !process().children.lock().all.iter().any(|child| child.number() == number)
 }
 
-/// The first process of all is the session, which has no handlers and takes every signal from user 0, without effect; so does
-/// a child that ended before it had begun.
+/// The first process of all is the session, which has no handlers and takes every signal from user 0, without effect.
+/// So does a child that ended before it had begun.
 fn send_to_nobody(number: u64) -> Result<u64> {
     if number == runtime::entry::FIRST.0 {
         return if process().credentials.lock().may_signal(0, 0) { Ok(0) } else { Err(Errno::EPERM) };

@@ -22,8 +22,8 @@ pub enum WakeReason {
 }
 
 /// Waits until one of the terms is true, a time in nanoseconds since boot has come, or a signal calls a function of the
-/// program: then `EINTR`. Signals that stop the process are obeyed here, and the wait goes on. More terms than the kernel
-/// takes are looked at again after a millisecond.
+/// program: then `EINTR`. Signals that stop the process are obeyed here, and the wait continues. More terms than the
+/// kernel takes are looked at again after a millisecond.
 ///
 /// A signal is no error yet when it is met first: what is waited for may have come with it, and then counts. The caller
 /// looks, and is told when it comes to wait once more.
@@ -31,12 +31,12 @@ pub fn wait(terms: &[Term], deadline: Option<u64>) -> Result<WakeReason> {
     wait_for(|| terms, deadline)
 }
 
-/// The same for terms that are made only where somebody sleeps on them.
+/// The same for terms that are made only where the thread sleeps on them.
 pub fn wait_for<T: AsRef<[Term]>>(terms: impl FnOnce() -> T, deadline: Option<u64>) -> Result<WakeReason> {
     if !directed_yield() && !meets_signal()? {
         sleep_until_any(terms().as_ref(), deadline)?;
     }
-    // Whoever was handed the CPU may have sent a signal: the caller looks again, and has it before it sleeps.
+    // The thread that got the CPU may have sent a signal: the caller looks again, and has it before it sleeps.
     let late = deadline.is_some_and(|deadline| clock::now() >= deadline);
     Ok(if late { WakeReason::TimedOut } else { WakeReason::Condition })
 }
@@ -58,9 +58,10 @@ pub fn set_yield_target(number: u64) {
     }
 }
 
-/// Who is about to wait gives the rest of the slice to whom it woke last, who probably makes true what is waited for: two
-/// that answer each other need no predicate and no scheduler (exokernel-sosp95 §6.1). Says whether that was done: then the
-/// caller has the CPU again and looks. The number may be anybody's, who then has the rest of this slice and no more.
+/// Directed yield: before blocking, donate the rest of the slice to the thread that we woke most recently; it usually
+/// produces what we wait for. Request/response pairs then need neither a predicate nor the scheduler (exokernel-sosp95
+/// §6.1). Says whether that was done: then the caller has the CPU again and looks. The target is only a hint: a wrong
+/// number wastes one slice.
 fn directed_yield() -> bool {
     let thread = thread();
     let awakened = thread.awakened.load(Relaxed);
@@ -115,7 +116,7 @@ fn add_signals(predicate: &mut Predicate) -> Result<()> {
         predicate.add(&[word(&process.watched_closes, Operator::NotEqual, since - 1)])?;
     }
     if !process.is_first(thread) {
-        // Those that the first thread takes are anybody's once it blocks them.
+        // Any thread may take the signals of the first thread once that blocks them.
         predicate.add(&[come(common, !thread.blocked()), word(blocked_by_first, Operator::NotEqual, seen)])?;
     }
     Ok(())
@@ -155,13 +156,14 @@ pub fn yield_now() {
     thread().cpu_time.note_wait(since);
 }
 
-/// Where a thread gets slices of its own and wakes up, as far as that is known: CPU (32..64) and position (0..32) of the slice, and
-/// one; 0 where it is not. Nobody trusts it: a slice that is the thread's no more says nothing.
+/// Where a thread gets slices of its own and wakes up, as far as that is known: CPU (32..64) and position (0..32) of
+/// the slice, plus one. It is 0 where that is not known. It is only a hint: a slice that is the thread's no more says
+/// nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuHint(pub u64);
 
 impl CpuHint {
-    /// That of the running thread: known where the slice that runs is its own, and not one that somebody gave it.
+    /// That of the running thread: known where the slice that runs is its own, and not a donated one.
     fn of_running() -> Self {
         let position = time_slice::position();
         let is_own = position.owner() == runtime::area::number();

@@ -1,5 +1,5 @@
-//! System V objects and POSIX queues: numbers and permissions, changes that happen together, what is undone, which message
-//! comes next.
+//! System V objects and POSIX queues: numbers and permissions, changes that happen together, what is undone, which
+//! message comes next.
 
 use exos::errno::Errno;
 use exos::ipc::id_table::{CREATE, EXCLUSIVE, PRIVATE, Table, access};
@@ -89,7 +89,7 @@ fn fault_86_strangers_take_no_wake_of_a_shared_word_and_strand_nobody() {
     let mut futexes = SharedFutexes::default();
     futexes.enter(waiter(1, STRANGER, 100, 1), |_| true);
     (2..=4).for_each(|thread| futexes.enter(waiter(thread, OWN, 100, 1), |_| true));
-    // The stranger came first, and is woken beside the one that is meant.
+    // The stranger came first, and is woken together with the one that is meant.
     assert_eq!(woken(&mut futexes, (OWN, 100), 1, 1, 0), (vec![1, 2], 1));
     assert_eq!(futexes.requeue(STRANGER, 100, 999, 9), 0);
     assert_eq!(woken(&mut futexes, (STRANGER, 100), 0, 1, 0), (vec![], 0));

@@ -62,7 +62,7 @@ fn who_would_wait_for_himself_is_told() {
     assert_eq!(locks.wait(NODE, lock(owners[2], true, 0, 0)), Ok(()));
 }
 
-/// Who has a byte in which way; exclusive holders are alone.
+/// Holders of each byte, and whether they are exclusive; exclusive holders are alone.
 type Model = BTreeMap<u64, Vec<(u64, bool)>>;
 
 fn model_set(model: &mut Model, owner: u64, exclusive: bool, range: std::ops::RangeInclusive<u64>) -> bool {

@@ -130,7 +130,8 @@ fn a_full_queue_says_so_and_loses_only_what_came_with_the_signal() {
     assert_eq!(post.pending().load(SeqCst), 0);
 }
 
-/// Who takes a signal out sees its entry sooner than its bit, and with another one's bit it may be gone before its own is set.
+/// A thread that takes a signal out sees its entry sooner than its bit, and with another one's bit it may be gone
+/// before its own is set.
 #[test]
 fn what_several_send_at_once_is_taken_once_each() {
     const SENDERS: u64 = 3;
@@ -171,7 +172,7 @@ fn stopping_and_going_on_cancel_each_other() {
     assert_eq!(post.pending().load(SeqCst), bit(linux::SIGCONT));
     post.put(&from_system(linux::SIGSTOP)).unwrap();
     assert_eq!(post.pending().load(SeqCst), bit(linux::SIGSTOP));
-    // Who was stopped before finds that it was to go on.
+    // A process that was stopped before finds that it should continue.
     assert_eq!(post.continues().load(SeqCst), 1);
     assert_eq!(post.put(&from_system(65)), Err(Errno::EINVAL));
     assert_eq!(post.put(&from_system(0)), Err(Errno::EINVAL));

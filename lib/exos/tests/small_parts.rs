@@ -274,7 +274,7 @@ fn usage_is_told_as_linux_tells_it() {
     let word = |index: usize| u64::from_le_bytes(bytes[index * 8..][..8].try_into().expect("eight bytes"));
     assert_eq!(bytes.len(), 144);
     assert_eq!([0, 1, 2, 3, 4, 8, 16].map(word), [2, 250_000, 1, 250_000, 40, 7, 3]);
-    // Who says that it was in the library for longer than it ran was there all the time.
+    // A thread that claims more time in the library than it ran was there all the time.
     assert_eq!(Rusage { system: u64::MAX, ..used }.times(), [0, 3_500_000_000]);
 }
 
@@ -296,7 +296,7 @@ fn users_become_only_who_they_are() {
             if one.change_user(change, wanted, true).is_err() {
                 assert_eq!(one.user, before, "seed {seed}");
             }
-            // Nobody who is none of these becomes another, user 0 least of all.
+            // No process gets IDs other than these, user 0's least of all.
             let ResIds { real, effective, saved } = one.user;
             assert!([real, effective, saved].iter().all(|user| (1..=3).contains(user)), "seed {seed}: {:?}", one.user);
         }
@@ -334,7 +334,8 @@ fn who_acts_on_files() {
     assert_eq!(on_files(incapable), (0, 0));
 }
 
-/// FAULTS.md row 98: set-id bits make somebody else, and who is somebody else is set apart from its user.
+/// FAULTS.md row 98: set-id bits change the credentials, and a process with such credentials is set apart from its
+/// user.
 #[test]
 fn fault_98_who_executes_a_set_id_program() {
     use exos::process::credentials::{Change, Credentials, FIRST_APART, Program, ResIds};
@@ -359,7 +360,7 @@ fn fault_98_who_executes_a_set_id_program() {
     assert_eq!(apart.principal(), FIRST_APART + 1);
     assert_eq!(apart.change_group(Change::Three, [100; 3], true), Ok(()));
     assert_eq!((apart.principal(), apart.executing(plain).principal()), (FIRST_APART + 1, 1000));
-    // User 0 becomes anybody by itself.
+    // User 0 takes any credentials by itself.
     let root = Credentials::default();
     let other = root.executing(Program { mode: 0o10_4755, user: 5, group: 0 });
     assert!(!root.gains(&other) && other.user == ResIds { real: 0, effective: 5, saved: 5 } && other.principal() == 0);

@@ -1,8 +1,8 @@
-//! Who is at the other end of a socket (`SO_PEERCRED`), and who sent a message (`SCM_CREDENTIALS`; unix(7)): as the server
-//! says, never as the other side does.
+//! Credentials of the peer of a socket (`SO_PEERCRED`), and of the sender of a message (`SCM_CREDENTIALS`; unix(7)): as
+//! the server says, never as the other side does.
 //!
-//! What the server said once is kept in the process. Whoever is passed a socket is told who its peer is as far as the one
-//! that passes it could be that itself: of others' messages it could forge all the rest.
+//! What the server said once is kept in the process. A process that receives a socket learns its peer only if the
+//! sender of the socket could take the peer's credentials itself: such a sender could forge all the rest.
 
 use super::socket::Socket;
 use crate::errno::Result;
@@ -14,7 +14,7 @@ use crate::server::protocol::TokenKind;
 use runtime::PageNumber;
 
 impl Socket {
-    /// Who is at the other end, as it was when that began.
+    /// The peer's credentials, as they were when the connection began.
     pub fn peer(&self) -> Ucred {
         self.ends().peer.unwrap_or(Ucred::NONE)
     }
@@ -24,24 +24,24 @@ impl Socket {
         process().files.lock().vouch(TokenKind::Connection, [outgoing, incoming].map(|pipe| pipe.pages()[0].0))
     }
 
-    /// Who connected by two pipes: nobody knows where the number was somebody else's.
+    /// The maker of a connection by two pipes; unknown where the token is not for them.
     pub(super) fn introduced(number: u64, pages: [PageNumber; 2]) -> Ucred {
         let pages = pages.map(|page| page.0);
         process().files.lock().redeem(number, TokenKind::Connection, pages).unwrap_or(Ucred::UNKNOWN)
     }
 
-    /// The number that says who the peer is to whom the socket is passed; 0: nobody is there.
+    /// The token that tells the receiver of this socket its peer; 0: there is none.
     pub(super) fn vouch_for_peer(&self) -> u64 {
         Self::vouch_for(self.ends().peer)
     }
 
-    /// The number that says who a peer is to who names it first; 0: nobody is there.
+    /// The token that tells its first redeemer a peer; 0: there is none.
     pub(super) fn vouch_for(peer: Option<Ucred>) -> u64 {
         let Some(peer) = peer else { return 0 };
         process().files.lock().vouch(TokenKind::Passed, peer.to_words()).unwrap_or(0)
     }
 
-    /// Who the peer is of a socket that was passed with such a number.
+    /// The peer of a socket that was passed with such a token.
     pub(super) fn passed(number: u64, is_joined: bool) -> Option<Ucred> {
         let redeem = |number| process().files.lock().redeem(number, TokenKind::Passed, [0; 2]);
         let known = Some(number).filter(|number| *number != 0).map(redeem);
@@ -54,7 +54,8 @@ impl Socket {
         self.ends().incoming.iter().for_each(|pipe| pipe.ask_for_senders(does));
     }
 
-    /// The number that says who sends the next message by a pipe, if anybody wants to know; `claimed` is who the program says.
+    /// The token for the sender of the next message by a pipe, if the receiver wants it; `claimed`: the credentials
+    /// that the program claims.
     pub(super) fn vouch_for_sender(&self, pipe: &Pipe, claimed: Option<Ucred>) -> Result<u64> {
         match claimed {
             Some(claimed) => process().files.lock().vouch(TokenKind::Claim, claimed.to_words()),
@@ -65,7 +66,7 @@ impl Socket {
         }
     }
 
-    /// Who sent a message. A part of one that was received already was sent by the same.
+    /// The sender of a message. A part of one that was received already was sent by the same.
     pub fn sender(&self, frame: &Frame) -> Ucred {
         if frame.voucher == 0 {
             return Ucred::UNKNOWN;

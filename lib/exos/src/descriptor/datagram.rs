@@ -1,7 +1,8 @@
-//! Sockets for datagrams, whose connection is no more than where messages go and the only one that they are taken from (unix(7)).
+//! Sockets for datagrams, whose connection is no more than where messages go and the only one that they are taken from
+//! (unix(7)).
 //!
-//! The first page of the pipe that a socket reads is what others know it by. In it stands the one that it is connected to, and every
-//! sender looks there.
+//! The first page of the pipe that a socket reads is what others know it by. In it stands the one that it is connected
+//! to, and every sender looks there.
 
 use super::open_file::OpenFile;
 use super::socket::{Kind, Socket};
@@ -36,8 +37,8 @@ impl Socket {
         Ok(())
     }
 
-    /// Has messages go there from now on, and come from there. What the last one sent is lost with the connection, and it
-    /// is told so if it had one to here.
+    /// Has messages go there from now on, and come from there. What the last one sent is lost with the connection, and
+    /// it is told so if it had one to here.
     fn join_for_datagrams(&self, description: Option<&OpenFile>, pipe: Option<Pipe>, name: &[u8]) {
         let to = first_of(&pipe);
         let (own, before) = self.change(description, |ends| {
@@ -62,7 +63,7 @@ impl Socket {
             return Err(Errno::EPIPE);
         }
         let outcome = self.check_receiver(pipe);
-        // Who reads there no more is nobody's peer.
+        // A socket that reads there no more is no peer any more.
         if outcome == Err(Errno::ECONNREFUSED) && first_of(&self.ends().outgoing) == pipe.pages()[0] {
             self.disconnect()?;
         }

@@ -51,8 +51,8 @@ struct Interest {
 #[derive(Debug, Default)]
 pub struct Set {
     interests: Lock<Interests>,
-    /// Counts what was added or changed: who waits for the set looks again, because it waits for what was there before. Changed under
-    /// the lock.
+    /// Counts what was added or changed: who waits for the set looks again, because it waits for what was there before.
+    /// Changed under the lock.
     changes: AtomicU64,
     /// How many sets it ever lay in, one in the other.
     below: AtomicUsize,
@@ -132,7 +132,8 @@ impl Set {
         let mut interests = self.interests.lock();
         let begin = core::mem::take(&mut interests.begin);
         let mut count = 0;
-        // Those from there on, then those before it: mostly there are none. All are gone through, ranges of a tree are dear.
+        // Those from there on, then those before it: mostly there are none. All are gone through, ranges of a tree are
+        // dear.
         let turns: &[bool] = if begin == Interests::FIRST { &[true] } else { &[true, false] };
         for turn in turns {
             let in_turn = |key: &(u64, u64), interest: &Interest| !interest.spent && (*key >= begin) == *turn;
@@ -162,7 +163,8 @@ impl Set {
 #[derive(Debug, Default)]
 struct Interests {
     all: BTreeMap<(u64, u64), Interest>,
-    /// Where the next look begins: behind the last that was told, if there was no room for more, so that each has its turn.
+    /// Where the next look begins: behind the last that was told, if there was no room for more, so that each has its
+    /// turn.
     begin: (u64, u64),
 }
 

@@ -2,8 +2,8 @@
 //! description.
 //!
 //! A call gets a [`Used`], which is recorded until the call ends. A close in another thread leaves the description to
-//! that call. A sleeper over an `epoll` set only watches what the set is interested in: a close takes effect for others
-//! at once, wakes the watcher, and unmaps once the watcher has looked again.
+//! that call. A sleeper over an `epoll` set only watches the files of the set. A close takes effect for others at once,
+//! wakes the watcher, and unmaps once the watcher has looked again.
 //!
 //! Invariants:
 //! - a `Description` cannot be cloned: one outside the table is either a `Used`, or a new one, or one that is being
@@ -183,8 +183,8 @@ impl Process {
         }
     }
 
-    /// A descriptor of a description with a window is done with it. Whether another one of this process looks through the same
-    /// window: of two that ask, one is told that it was the last.
+    /// A descriptor of a description with a window is done with it. Whether another one of this process looks through
+    /// the same window: of two that ask, one is told that it was the last.
     pub(super) fn has_left(&self, description: &OpenFile) -> bool {
         let descriptors = self.descriptors.lock();
         let mut uses = self.fd_pins.lock();

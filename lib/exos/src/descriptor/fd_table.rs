@@ -1,6 +1,6 @@
 //! The table of descriptors: small numbers for open files, the lowest free one first.
 //!
-//! Pure. Holds always: no number at or above the limit is given out; closing a number that is not open is `EBADF`.
+//! Pure. Invariant: no number at or above the limit is given out; closing a number that is not open is `EBADF`.
 
 use crate::errno::{Errno, Result};
 use alloc::vec::Vec;
@@ -61,7 +61,7 @@ impl<T> FdTable<T> {
     #[inline]
     pub fn next_free(&self, least: u64) -> Result<usize> {
         let wanted = usize::try_from(least).ok().filter(|least| *least < self.limit);
-        // Who did not say from which one on has no room.
+        // A caller that named no lowest number has no room.
         let least = wanted.ok_or(if least == 0 { Errno::EMFILE } else { Errno::EINVAL })?;
         let first = least.max(self.full_below);
         let free = (first..self.limit).find(|number| !matches!(self.slots.get(*number), Some(Some(_))));

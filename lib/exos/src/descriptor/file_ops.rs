@@ -1,5 +1,5 @@
-//! The table of operations of an open description that is no file, pipe, terminal or device: eventfd, timerfd, epoll
-//! and sockets are made of it, and so can be what a native program adds.
+//! Operations table of an open file that is no file, pipe, terminal or device. Eventfd, timerfd, epoll and sockets are
+//! made of it, and a native program can add kinds.
 //!
 //! Blocking is the description's affair: an operation that would have to wait does so by [`crate::block::wait`] on its
 //! own terms, unless the description is nonblocking.
@@ -56,7 +56,7 @@ pub trait FileOps: Any + Debug + Send + Sync {
     /// What becomes true when an event comes that has not come yet.
     fn wait_terms(&self, event: Event) -> Vec<Term>;
 
-    /// The running thread is about to wait for an event: whoever makes it come may know (`block::note_awakened`).
+    /// The running thread is about to wait for an event: the thread that causes it may know (`wait::set_yield_target`).
     fn note_waiter(&self, event: Event) {
         let _ = event;
     }
@@ -116,7 +116,7 @@ pub trait FileOps: Any + Debug + Send + Sync {
     /// What `/proc/self/fd` shows.
     fn name(&self) -> String;
 
-    /// What `/proc/self/fdinfo` tells of it beside what it tells of all.
+    /// What `/proc/self/fdinfo` reports of it in addition to what it reports of all.
     fn more_information(&self) -> String {
         String::new()
     }

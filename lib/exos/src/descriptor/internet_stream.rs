@@ -104,7 +104,7 @@ impl InternetSocket {
         Ok(())
     }
 
-    /// What is to be sent from now on lies in the larger area, after one of the holders opened it.
+    /// Bytes sent from now on lie in the larger area, after one of the holders opened it.
     #[cold]
     fn grow(&self) -> Result<()> {
         self.open_large(false)?;

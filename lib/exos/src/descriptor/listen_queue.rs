@@ -1,5 +1,5 @@
-//! Sockets that listen: the queue, where each who connects leaves the first pages of two pipes that it made, and who accepts takes
-//! them. It lies in the page that the socket has in common with all who hold it (`socket_common`).
+//! Sockets that listen: the queue, where each who connects leaves the first pages of two pipes that it made, and who
+//! accepts takes them. It lies in the page that the socket has in common with all who hold it (`socket_common`).
 
 use super::open_file::OpenFile;
 use super::socket::{Ends, Kind, Socket, fresh_pipe, fresh_pipe_from};
@@ -13,18 +13,18 @@ use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use runtime::page::Allocator;
 use runtime::{PageNumber, exposed};
 
-/// Words of the queue: requests that came, and that were taken; how many may wait, 0: nobody listens.
+/// Words of the queue: requests that came, and that were taken; how many may wait, 0: the socket does not listen.
 pub(super) const CAME: usize = 1;
 pub(super) const TAKEN: usize = 2;
 pub(super) const BACKLOG: usize = 3;
 /// In place of how many may wait: `shutdown` has ended the listening, and who waits to accept learns of that.
 pub(super) const SHUT: u64 = u64::MAX;
-/// Where the requests begin, three words each (first pages of two pipes, and the number by which the server says whose they
-/// are), and how many there is room for.
+/// Where the requests begin, three words each (first pages of two pipes, and the number by which the server says whose
+/// they are), and how many there is room for.
 const REQUESTS: usize = 16;
 const ROOM: u64 = 128;
 
-/// Pages that whoever listens at a queue can open too: another user does where user 0 connects.
+/// Pages that the listener at a queue can open too: the listener is another user where user 0 connects.
 fn from_list_of(queue: &Mapping) -> Allocator {
     let own = super::socket::from();
     let list = exposed::page(queue.pages()[0]).map_or(own.list, |info| info.access());
@@ -55,7 +55,7 @@ impl Socket {
         self.queue_words().is_some()
     }
 
-    /// Whether nobody can connect any more to what listened here.
+    /// Whether no process can connect any more to what listened here.
     pub fn has_stopped_listening(&self) -> bool {
         self.queue_words().is_some_and(|words| words[BACKLOG].load(Acquire) == SHUT)
     }
@@ -75,7 +75,7 @@ impl Socket {
         let from = from_list_of(queue);
         let (outgoing, incoming) = (fresh_pipe_from(from)?, fresh_pipe_from(from)?);
         let number = self.introduce(&outgoing, &incoming)?;
-        // Until somebody has accepted, who that is may want to know.
+        // The process that accepts may ask for the sender, so the pipe records it until then.
         outgoing.ask_for_senders(true);
         incoming.ask_for_senders(self.settings.wants_credentials());
         outgoing.set_name(&self.ends().names[0]);
@@ -103,11 +103,11 @@ impl Socket {
         Ok(Some(Ends { incoming, outgoing, request: Some(number), ..Ends::default() }))
     }
 
-    /// The next who connected; `None` where nobody waits.
+    /// The next connection; `None` where none waits.
     pub fn accept(&self) -> Result<Option<Self>> {
         loop {
             let Some((pages, number)) = self.take_request()? else { return Ok(None) };
-            // Who was destroyed since has taken its pages along.
+            // A process that was destroyed since has taken its pages along.
             let Some([incoming, outgoing]) = Self::connection(pages, number)? else { continue };
             let names = [self.ends().names[0].clone(), incoming.name()];
             let accepted = Self::joined(self.kind, incoming, outgoing);
@@ -148,14 +148,15 @@ impl Socket {
         Ok(Some([incoming, outgoing]))
     }
 
-    /// Leaves with the server what was sent, if nobody has accepted it yet.
+    /// Leaves what was sent with the server, if no process has accepted the connection yet.
     pub(super) fn leave_behind(&self) {
         let ends = self.ends();
         let (Some(number), Some(outgoing)) = (ends.request, &ends.outgoing) else { return };
         if !outgoing.is_accepted()
             && let Ok((read, sent)) = outgoing.left_behind()
         {
-            // Somebody has accepted meanwhile, or there is no room: then it is lost, as it would be with the machine.
+            // The connection was accepted meanwhile, or there is no room: then the bytes are lost, as they would be
+            // with the machine.
             let _ = process().files.lock().leave_behind(number, read, &sent);
         }
     }
@@ -166,7 +167,7 @@ impl Socket {
         let _held = common.lock();
         let (came, taken) = (words[CAME].load(Acquire), words[TAKEN].load(Acquire));
         if !(1..=ROOM).contains(&came.wrapping_sub(taken)) {
-            // As many as there is no room for nobody asked for.
+            // More requests than there is room for are no requests.
             words[TAKEN].store(came, SeqCst);
             return Ok(None);
         }

@@ -217,8 +217,8 @@ impl Object {
         }
     }
 
-    /// A descriptor of it was closed, and this process has another one for the same description: what ends is the locks that
-    /// go with any descriptor.
+    /// A descriptor of it was closed, and this process has another one for the same description: what ends is the locks
+    /// that go with any descriptor.
     pub fn closed_one(&self) {
         if let Self::Other(other) = self {
             other.each_pipe(&mut |pipe, side| pipe.release_end(side, process().environment()));
@@ -314,7 +314,8 @@ impl Object {
         )
     }
 
-    /// Whether `lseek` does nothing, and is right all the same: on what has no file in any file system (eventfd, epoll, inotify, …).
+    /// Whether `lseek` does nothing, and is right all the same: on what has no file in any file system (eventfd, epoll,
+    /// inotify, …).
     pub fn stays_where_it_is(&self) -> bool {
         matches!(self, Self::Other(other) if other.stays_where_it_is())
     }
@@ -361,7 +362,7 @@ impl OpenFile {
         }
     }
 
-    /// Reads at `place`, or at the offset, which goes on by as much.
+    /// Reads at `place`, or at the offset, which advances by as much.
     fn read_at(&self, place: Option<u64>, read: impl FnOnce(u64) -> Result<u64>) -> Result<u64> {
         if let Some(place) = place {
             return read(place);
@@ -436,8 +437,8 @@ impl OpenFile {
         }
     }
 
-    /// Writes bytes of ExOS to what may have to wait for its other side, as far as that takes no waiting: `EAGAIN` where nothing
-    /// of them can be written now.
+    /// Writes bytes of ExOS to what may have to wait for its other side, as far as that takes no waiting: `EAGAIN`
+    /// where nothing of them can be written now.
     pub fn write_now(&self, bytes: &[u8]) -> Result<u64> {
         match &self.object {
             Object::Other(other) => other.write_now(bytes),
@@ -706,7 +707,7 @@ impl OpenFile {
     }
 }
 
-/// Nobody reads any more: a signal, and the error.
+/// There is no reader any more: a signal, and the error.
 pub(crate) fn broken_pipe() -> Errno {
     crate::signal::raise_here(linux::SIGPIPE);
     Errno::EPIPE
@@ -784,7 +785,7 @@ fn write_console(kind: Kind, from: u64, count: u64) -> Result<u64> {
 
 const FRAME: usize = abi::host_channel::PAYLOAD;
 
-/// Sends bytes to the host, once its channel has room for them. Where nobody there reads any more that is a broken pipe.
+/// Sends bytes to the host, once its channel has room for them. Where the host reads no more that is a broken pipe.
 pub(crate) fn send(kind: Kind, bytes: &[u8]) -> Result<u64> {
     let gone = &process().board.words()[status_page::OUTPUT_GONE];
     if gone.load(core::sync::atomic::Ordering::Acquire) != 0 {

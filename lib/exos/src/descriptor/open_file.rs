@@ -1,7 +1,7 @@
 //! Open descriptions: what a descriptor stands for, shared by those that `dup` and `fork` made of it.
 //!
-//! Offset, flags and the lock of the offset live in a record of a page that relatives share (DESIGN.md §5, home b), so that they are one for
-//! all of them. A record that no descriptor of any process refers to is free.
+//! Offset, flags and the lock of the offset live in a record of a page that relatives share (DESIGN.md §5, home b), so
+//! that all of them have the same. A record that no descriptor of any process refers to is free.
 
 use super::file_ops::FileOps;
 use super::object::Object;
@@ -21,8 +21,8 @@ use runtime::PageNumber;
 use runtime::lock::{Held, OwnerLock};
 use runtime::page::Allocator;
 
-/// Words of a record: offset, then references (0..32) and flags (32..64), then the lock of the offset, then whether a lock on
-/// the file was asked for through it (bit 0) and its owner (8..64, see `call::owner`).
+/// Words of a record: the offset; references (0..32) and flags (32..64); the lock of the offset. The last one says
+/// whether a lock on the file was requested through it (bit 0) and its owner (8..64, see `syscalls::fcntl_owner`).
 const WORDS: usize = 4;
 /// Bit of the last word: a lock on the file was asked for.
 const LOCKED: u64 = 1;
@@ -107,7 +107,7 @@ pub struct Open {
 }
 
 impl Open {
-    /// A new one where another one was that nobody has any more, or in a place of its own.
+    /// A new one in the place of an unused one, or in a place of its own.
     #[inline(always)]
     fn in_place_of(spare: Option<Arc<Self>>, object: Object, record: Record) -> Arc<Self> {
         let descriptors = AtomicU32::new(1);
@@ -163,8 +163,8 @@ impl OpenFile {
         (tables().offsets.set)(self, offset);
     }
 
-    /// Holds the offset, where others may use it too: reads and writes of all of them come one after the other, as on Linux.
-    /// A relative that keeps it for seconds is not waited for: what it does to the offset is between relatives.
+    /// Holds the offset, where others may use it too: reads and writes of all of them come one after the other, as on
+    /// Linux. A relative that keeps it for seconds is not waited for: what it does to the offset is between relatives.
     pub fn hold_offset(&self) -> Option<Held<'static>> {
         const PATIENCE: u64 = 5_000_000_000;
         let is_shared = self.record.state().load(Acquire) as u32 > 1 || process().has_threads.load(Relaxed);
@@ -285,7 +285,7 @@ impl OpenFile {
         before != stamp && self.record.offset().compare_exchange(before, stamp, SeqCst, Relaxed).is_ok()
     }
 
-    /// Who is to be told of what comes, as `call::owner` has it; 0: nobody.
+    /// The process or group to notify of input, as `syscalls::fcntl_owner` has it; 0: none.
     pub fn owner(&self) -> u64 {
         self.record.locks().load(Acquire) & !LOCKED
     }

@@ -18,7 +18,7 @@ pub struct ProcessDescriptor {
 }
 
 impl ProcessDescriptor {
-    /// The environment that it is now: another one goes on for who executed a set-id program.
+    /// The environment that it is now: a process that executed a set-id program has a successor.
     fn environment(&self) -> EnvironmentId {
         EnvironmentId(process_table::sight().succession.environment(self.number))
     }

@@ -1,6 +1,6 @@
-//! Descriptors in messages (`SCM_RIGHTS`, unix(7)): what a description is open on as words, from which another process of
-//! the session opens the same. A description on its way counts one reference, and the server holds its node; one that
-//! nobody receives is closed by who drops the message.
+//! Descriptors in messages (`SCM_RIGHTS`, unix(7)): what a description is open on as words, from which another process
+//! of the session opens the same. A descriptor in flight counts one reference, and the server holds its node; the
+//! reader that drops the message closes descriptors that no process received.
 
 use super::eventfd::EventCounter;
 use super::internet_socket::InternetSocket;
@@ -22,9 +22,9 @@ use core::any::Any;
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::{Kind as Output, PageNumber, area, exposed};
 
-/// Words of one descriptor: page and index of its record; kind; the number by which the server hands over the node that it
-/// holds (0: none), or, where the receiver is going to hold it anyhow, the node; what the kind needs; and for a socket the
-/// number by which the server says who is at its other end.
+/// Words of one descriptor: page and index of its record; its kind; the server's number for handing over its node (0:
+/// none); words of the kind; its peer's token. Where the receiver will hold the node anyhow, the node is there in
+/// place of the number. Only a socket has a token.
 const WORDS: usize = DESCRIPTOR_WORDS;
 const NODE: usize = 3;
 /// Bytes of one descriptor.
@@ -64,8 +64,8 @@ pub fn pack(description: &OpenFile) -> Result<Vec<u8>> {
     Ok(words.iter().flat_map(|word| word.to_le_bytes()).collect())
 }
 
-/// What user 0 sends to a relative that became another user, through a pair of sockets which both had before, that one may open
-/// as what it had itself. What others made stays closed to it.
+/// What user 0 sends to a relative that became another user, through a pair of sockets which both had before, that one
+/// may open as what it had itself. What others made stays closed to it.
 pub fn share_with_heir(socket: &Socket, description: &OpenFile) {
     let Some(list) = socket.heirs_list().filter(|_| process().principal.load(Relaxed) == 0) else { return };
     let (record, _) = description.place();
@@ -149,7 +149,7 @@ pub fn unpack(bytes: &[u8]) -> impl Iterator<Item = Result<OpenFile>> {
     })
 }
 
-/// Descriptors that nobody takes end here.
+/// Closes descriptors that no process takes.
 pub fn drop_all(bytes: &[u8]) {
     unpack(bytes).flatten().for_each(OpenFile::close);
 }

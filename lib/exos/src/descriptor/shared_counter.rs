@@ -1,5 +1,5 @@
-//! A page that the relatives who hold a description share: the state of an eventfd or a timerfd; and what reading either
-//! means.
+//! A page that the relatives who hold a description share: the state of an eventfd or a timerfd; and what reading
+//! either means.
 
 use super::file_ops::FileOps;
 use super::object::Event;

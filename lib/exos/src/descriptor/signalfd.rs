@@ -1,6 +1,7 @@
 //! `signalfd`: signals that are read like bytes (signalfd(2)).
 //!
-//! It is a set of signals and nothing more: who reads gets what waits for it and its process, whoever made the descriptor.
+//! It is a set of signals and nothing more: a reader gets what is pending for it and its process, even if another
+//! process made the descriptor.
 
 use super::file_ops::FileOps;
 use super::object::Event;

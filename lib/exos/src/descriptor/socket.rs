@@ -1,5 +1,5 @@
-//! Unix-domain sockets (unix(7)): two pipes of frames, one each way. What all who hold one have in common apart from them is the affair
-//! of `socket_common`, how connections come about that of `listening`, who is at the other end that of `credentials`.
+//! Unix-domain sockets (unix(7)): two pipes of frames, one each way. `socket_shared` is about the state that all
+//! holders of one share, `listen_queue` about connections, `credentials` about peers.
 //!
 //! Names lie with the server.
 
@@ -52,7 +52,7 @@ pub struct Ends {
     pub names: [Vec<u8>; 2],
     /// Node that its descriptors in this process hold together while an abstract name leads here.
     pub node: Option<u64>,
-    /// Who is at the other end, or listens here.
+    /// The peer, or the process that listens here.
     pub peer: Option<Ucred>,
     /// Number by which the server knows a connection that was made here.
     pub(super) request: Option<u64>,
@@ -67,12 +67,12 @@ pub struct Outgoing<'a> {
     pub control: &'a [u8],
     /// The bytes.
     pub data: &'a [u8],
-    /// Who the program says that it is.
+    /// The credentials that the program claims.
     pub claimed: Option<Ucred>,
 }
 
 impl<'a> Outgoing<'a> {
-    /// Bytes from whoever really sends them.
+    /// Bytes without claimed credentials.
     pub const fn bytes(control: &'a [u8], data: &'a [u8]) -> Self {
         Self { control, data, claimed: None }
     }
@@ -89,11 +89,12 @@ pub struct Socket {
     pub(super) ends: Lock<Ends>,
     /// What the program has set.
     pub settings: Settings,
-    /// Who sent the last message that was asked about, by its number and end.
+    /// The sender of the last message that was asked about, by its number and end.
     pub(super) last_sender: Lock<Option<((u64, u64), Ucred)>>,
 }
 
-/// Waits, until a time at most: `EAGAIN` when it has come. After a signal the time would begin anew: then the wait is over.
+/// Waits, until a time at most: `EAGAIN` when it has come. After a signal the time would begin anew: then the wait is
+/// over.
 pub fn wait_until(terms: &[Term], deadline: Option<u64>) -> Result<()> {
     match wait::wait(terms, deadline) {
         Ok(WakeReason::TimedOut) => Err(Errno::EAGAIN),
@@ -103,7 +104,7 @@ pub fn wait_until(terms: &[Term], deadline: Option<u64>) -> Result<()> {
     }
 }
 
-/// Pages that relatives, and whoever the session's key opens them to, can share.
+/// Pages that relatives, and all holders of the session's key, can share.
 pub(super) fn from() -> Allocator {
     Allocator { key: process().session_key, ..Allocator::own() }
 }
@@ -117,7 +118,7 @@ pub(super) fn fresh_pipe_from(from: Allocator) -> Result<Pipe> {
     Pipe::create(&mut process().mappings.lock(), from)
 }
 
-/// One that anybody may write datagrams into.
+/// One that every process may write datagrams into.
 fn fresh_pipe_for_datagrams() -> Result<Pipe> {
     fresh_pipe().inspect(|pipe| pipe.give_up_counting(Side::Write))
 }
@@ -134,7 +135,8 @@ impl Socket {
         Self::of(kind, None, ends, settings)
     }
 
-    /// First pages of what it is joined to, and the page that all who hold it have in common; `NONE` for what there is not.
+    /// First pages of what it is joined to, and the page that all who hold it have in common; `NONE` for what there is
+    /// not.
     pub fn places(&self) -> [PageNumber; 3] {
         let ends = self.ends();
         let page = self.common.as_ref().map_or(PageNumber::NONE, SharedSocketState::page);
@@ -409,8 +411,8 @@ impl Socket {
         }
     }
 
-    /// A stream has no borders: what came of it is taken together, up to what carries descriptors. With credentials, what
-    /// different processes wrote stays apart.
+    /// A stream has no borders: what came of it is taken together, up to what carries descriptors. With credentials,
+    /// what different processes wrote stays apart.
     fn receive_more(&self, incoming: &Pipe, mut frame: Frame, most: u64, manner: Manner) -> Result<Frame> {
         let alone = self.settings.wants_credentials() || manner.bordered;
         if manner.peek && !alone {
@@ -431,7 +433,8 @@ impl Socket {
         (patience != 0).then(|| runtime::clock::now().saturating_add(patience))
     }
 
-    /// The access list of whoever took over, as another user, the other end of a pair that this process made (`process::user`).
+    /// The access list of the process that took over, as another user, the other end of a pair that this process made
+    /// (`process::change_user`).
     pub fn heirs_list(&self) -> Option<PageNumber> {
         let ends = self.ends.lock();
         let is_own_pair = ends.peer.is_some_and(|peer| u64::from(peer.process) == process().number());
@@ -444,7 +447,7 @@ impl Socket {
         self.ends().outgoing.clone().ok_or(Errno::ENOTCONN)
     }
 
-    /// Nobody has it any more: who is joined to it learns of that, and who waits in its queue too.
+    /// The last holder is gone: its peer learns of that, and the processes that wait in its queue too.
     fn end(&self) {
         while let Ok(Some(socket)) = self.accept() {
             socket.break_off();
@@ -457,14 +460,14 @@ impl Socket {
         self.take_last_hold();
         let ends = self.ends();
         ends.incoming.iter().for_each(|pipe| pipe.leave(Side::Read));
-        // A datagram's receiver goes on without this sender.
+        // A datagram's receiver works without this sender.
         ends.outgoing.iter().filter(|_| self.kind != Kind::Datagram).for_each(|pipe| pipe.leave(Side::Write));
         if let Some(common) = &self.common {
             common.words()[BACKLOG].store(0, SeqCst);
         }
     }
 
-    /// Descriptors in messages that nobody receives any more end here. Whether there were messages.
+    /// Closes descriptors in messages that no process receives any more. Whether there were messages.
     pub(super) fn drop_messages(&self) -> bool {
         let Some(incoming) = self.ends().incoming.clone() else { return false };
         let manner = Manner { bordered: self.is_bordered(), peek: false };
@@ -482,7 +485,7 @@ impl Socket {
         ends.outgoing.iter().filter(|_| self.kind != Kind::Datagram).for_each(Pipe::reset_peer);
     }
 
-    /// Whether the other side broke the connection off, which nobody was told yet.
+    /// Whether the other side broke the connection off, and the program was not told yet.
     pub fn is_broken_off(&self) -> bool {
         self.ends().incoming.as_ref().is_some_and(Pipe::is_broken_off)
     }
@@ -493,7 +496,7 @@ impl Socket {
         incoming.take_break().then_some(Errno::ECONNRESET)
     }
 
-    /// True when somebody joins it who holds it.
+    /// True when a holder joins it.
     fn joins(&self, seen: u64) -> Vec<Term> {
         self.common.iter().map(|common| common.changes(seen)).collect()
     }

@@ -1,10 +1,10 @@
-//! What all who hold a socket have of it in common: what a program has set, and, of a socket that was made alone, a page with what it
-//! was bound, connected and made to listen to since, whichever of them did that. Relatives hold a socket after a fork, others
-//! were passed it.
+//! Shared state of a socket: what all its holders have in common. That is what a program has set. Of a socket that was
+//! made alone it is also a page with its name, its peer and its queue, which any holder may have set since. Relatives
+//! hold a socket after a fork, others were passed it.
 //!
-//! A process keeps what it has opened of that (`socket::Ends`), and reads the page anew where its generation is another one. Everybody
-//! may have written anything there who holds the socket, or reaches it by its name, as in its pipes: every value has a meaning. What
-//! only the server says it is asked: who the peer is, and the hold on a name.
+//! A process keeps what it has opened of that (`socket::Ends`), and reads the page anew where its generation is another
+//! one. Everybody may have written anything there who holds the socket, or reaches it by its name, as in its pipes:
+//! every value has a meaning. What only the server says it is asked: who the peer is, and the hold on a name.
 
 use super::open_file::OpenFile;
 use super::socket::{Ends, Kind, Socket};
@@ -21,7 +21,8 @@ use runtime::lock::{Guard, Held};
 use runtime::predicate::{Operator, Term, word};
 use runtime::{PageNumber, exposed};
 
-/// Words of the page: those of the queue of who listens (see `listening`) come first and last. How often the rest was changed:
+/// Words of the page: those of the queue of who listens (see `listening`) come first and last. How often the rest was
+/// changed:
 const GENERATION: usize = 4;
 /// First pages of the pipes, incoming and outgoing.
 const PIPES: [usize; 2] = [5, 6];
@@ -126,7 +127,8 @@ impl SharedSocketState {
         Self { window, list }
     }
 
-    /// Whether those who may write it are of the user that they were of: who became another one has it under another list.
+    /// Whether those who may write it are of the user that they were of: who became another one has it under another
+    /// list.
     fn is_of_one_user(&self) -> bool {
         list_of(self.page()) == self.list
     }
@@ -153,7 +155,7 @@ impl SharedSocketState {
         self.window.first_page()
     }
 
-    /// Who changes it holds this.
+    /// A holder that changes it holds this lock.
     pub(super) fn lock(&self) -> Held<'static> {
         lock_in(&self.window).acquire()
     }
@@ -216,7 +218,7 @@ impl Socket {
         Self::of(kind, Some(common), ends, settings)
     }
 
-    /// What it is joined to, whoever of those who hold it joined it.
+    /// What it is joined to, even if another holder joined it.
     pub(super) fn ends(&self) -> Guard<'_, Ends> {
         let ends = self.ends.lock();
         match &self.common {
@@ -230,8 +232,8 @@ impl Socket {
         }
     }
 
-    /// Opens what others have joined it to, as long as all who may say so are of one user: another one would have this process open what is
-    /// no affair of theirs. The first page of what could not be opened is nowhere in `ends`.
+    /// Opens what others have joined it to, if all that may write the page are one user: another user could have this
+    /// process open anything. The first page of what could not be opened is nowhere in `ends`.
     ///
     /// # Errors
     /// The first that came.
@@ -250,7 +252,7 @@ impl Socket {
         let pages: [PageNumber; 2] = PIPES.map(|index| PageNumber(word(index)));
         let incoming = self.see_pipe(&mut ends.incoming, pages[0], (Side::Read, descriptors));
         let outgoing = self.see_pipe(&mut ends.outgoing, pages[1], (Side::Write, descriptors));
-        // Who closes the last descriptor holds nothing any more.
+        // A process that closes the last descriptor has no hold any more.
         if ends.node.is_none() && descriptors > 0 {
             ends.node = take_hold(&common.words()[OFFER]);
         }
@@ -294,8 +296,9 @@ impl Socket {
         }
     }
 
-    /// Changes what it is joined to, for all who hold it. Where a description of it is given, others may be held elsewhere than in this
-    /// process: for those who open that later, its pages stay though nobody maps them, and its ends are open though this process has gone.
+    /// Changes what it is joined to, for all who hold it. Where an open file of it is given, processes other than this
+    /// one may hold it. For those that open it later, its pages stay though no process maps them, and its ends are open
+    /// though this process has gone.
     pub(super) fn change<R>(&self, description: Option<&OpenFile>, change: impl FnOnce(&mut Ends) -> R) -> R {
         let Some(common) = &self.common else { return change(&mut self.ends.lock()) };
         let shared = description.filter(|description| description.is_held_elsewhere());
@@ -328,7 +331,7 @@ impl Socket {
         give_hold(&common.words()[OFFER], ends.node);
     }
 
-    /// Nobody has it any more: nobody is going to take the hold on its name that is left.
+    /// The last holder is gone: no process is going to take the hold on its name that is left.
     pub(super) fn take_last_hold(&self) {
         let Some(common) = &self.common else { return };
         let number = common.words()[OFFER].swap(0, SeqCst);
@@ -340,8 +343,8 @@ impl Socket {
     }
 }
 
-/// Whether all pages of a pipe lie under one list, as its maker had them: nobody has others write to pages that only they may write by
-/// naming them in a first page of his own.
+/// Whether all pages of a pipe lie under one list, as its maker had them. Otherwise a process could name pages in a
+/// first page of its own, and have others write them.
 fn is_of_one_list(pipe: &Pipe) -> bool {
     pipe.pages().windows(2).all(|pages| list_of(pages[0]) == list_of(pages[1]))
 }
@@ -356,7 +359,7 @@ fn give_hold(offer: &AtomicU64, node: Option<u64>) {
     if offer.load(Acquire) == 0
         && let Some(node) = node
     {
-        // Who gets none has no part in the name.
+        // A holder that gets none has no part in the name.
         offer.store(process().files.lock().offer(node).unwrap_or(0), SeqCst);
     }
 }

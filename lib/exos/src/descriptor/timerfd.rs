@@ -1,6 +1,7 @@
 //! `timerfd`: a descriptor that tells how often a time has come (timerfd_create(2)).
 //!
-//! Nothing runs when it expires: who reads counts the periods that have passed, and who waits has a term over the clock.
+//! Nothing runs when it expires: who reads counts the periods that have passed, and who waits has a term over the
+//! clock.
 
 use super::file_ops::FileOps;
 use super::object::Event;
@@ -105,7 +106,7 @@ impl FileOps for Timer {
         terms
     }
 
-    /// Times that come before somebody reads are no news.
+    /// Expirations that come before a read are no news.
     fn event_sequence(&self, event: Event) -> u64 {
         if event == Event::Readable { self.cell.word(NEXT).load(Acquire) } else { 0 }
     }

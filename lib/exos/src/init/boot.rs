@@ -48,7 +48,7 @@ const WIRE_PAGES: u64 = 3072;
 pub type Failure = String;
 type Outcome<T> = Result<T, Failure>;
 
-/// What the session made, and goes on with.
+/// What the session made, and works with.
 #[derive(Debug)]
 pub struct Session {
     /// The first process.
@@ -61,7 +61,7 @@ pub struct Session {
     pub mappings: Mappings,
     /// The session's key.
     pub key: KeyIndex,
-    /// What holds the budget that nobody uses.
+    /// The environment that holds the unused budget.
     pub bank: EnvironmentId,
     /// The server of the file system and of keys.
     pub server: EnvironmentId,
@@ -211,13 +211,15 @@ fn list_for(session: KeyIndex, rights: Rights) -> Result<PageNumber, runtime::Fa
     Ok(list)
 }
 
-/// Access lists of what every process may read, of what every process may read and write, and of what user 0 alone may read.
+/// Access lists of what every process may read, of what every process may read and write, and of what user 0 alone may
+/// read.
 fn make_lists(session: KeyIndex) -> Result<[PageNumber; 3], runtime::Failure> {
     let [readable, of_zero] = [list_for(session, Rights::READ)?, list_for(session, Rights::READ)?];
     Ok([readable, list_for(session, Rights::READ.either(Rights::WRITE))?, of_zero])
 }
 
-/// Loads the ExOS image into pages that processes can read, and makes the table that maps it, and what is `shown` to all of them.
+/// Loads the ExOS image into pages that processes can read, and makes the table that maps it, and what is `shown` to
+/// all of them.
 fn load_image(session: KeyIndex, list: PageNumber, file: &'static [u8], shown: &[PageNumber]) -> Outcome<Common> {
     let pages = Allocator { key: KeyIndex::FIRST, list };
     let image = Image::load(file, pages).map_err(|error| format!("the ExOS image cannot be loaded: {error}"))?;
@@ -262,7 +264,7 @@ fn read_header(image: &Image<'_>) -> Outcome<[u64; header::WORDS]> {
     Ok(words)
 }
 
-/// Maps the image in an address space in which nobody runs: its level-2 table is what all processes link.
+/// Maps the image in an address space in which no program runs: all processes link its level-2 table.
 fn map_image(image: &Image<'_>, pages: Allocator, shown: &[PageNumber]) -> Result<PageNumber, crate::errno::Errno> {
     let space = AddressSpace::create(pages)?;
     let editor = TableEditor { root: space.root, key: pages.key, tables: pages };
@@ -277,7 +279,8 @@ fn map_image(image: &Image<'_>, pages: Allocator, shown: &[PageNumber]) -> Resul
     Ok(table)
 }
 
-/// The server of the file system and of keys, its state, and the list of what anybody may read of a process of user 0.
+/// The server of the file system and of keys, its state, and the list of the publicly readable pages of processes of
+/// user 0.
 fn make_server(
     archive: &'static [u8],
     session: KeyIndex,
@@ -297,7 +300,7 @@ fn make_server(
         .map_err(|error| format!("the root file system is damaged: {error}"))?;
     let state: &'static Lock<Server> = Box::leak(Box::new(Lock::new(server)));
     builder.function(main_loop::run, core::ptr::from_ref(state) as u64);
-    // It draws what it needs beside that: see `server::allowance`.
+    // It draws any further pages: see `server::page_quota`.
     builder.budget(Resource::Page, reserve);
     let has_disks = disk::find(0).is_some();
     if has_disks {
@@ -366,7 +369,7 @@ fn grant_devices(to: EnvironmentId, kind: u64, slot: KeyIndex) -> Result<(), run
     key::discard(all)
 }
 
-/// The environment that holds the budget nobody uses: it never runs. The session keeps a reserve of its own.
+/// The environment that holds the unused budget: it never runs. The session keeps a reserve of its own.
 fn make_bank(session: KeyIndex, public: PageNumber, reserve: u64) -> Outcome<EnvironmentRef> {
     let maker = refused("the bank", EnvironmentBuilder::begin(session, KeyIndex::FIRST, public, None))?;
     let bank = refused("the bank", maker.begin_with(&StartInfo::default()))?;

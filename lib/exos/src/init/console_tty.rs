@@ -1,5 +1,5 @@
-//! The machine's terminal: what the host types goes through the line discipline, and comes out as echo, as signals for the
-//! foreground process group, and as cells for readers.
+//! The machine's terminal: what the host types goes through the line discipline, and comes out as echo, as signals for
+//! the foreground process group, and as cells for readers.
 
 use super::boot::{Session, Source};
 use crate::process_table::ProcessTable;
@@ -13,7 +13,8 @@ use runtime::{Kind, channel};
 /// Bytes that go through the discipline at a time.
 const AT_ONCE: usize = 256;
 
-/// Types what waits, as far as readers have room. Behind a reader who does not read, what interrupts still comes through.
+/// Types what waits, as far as readers have room. Behind a reader who does not read, what interrupts still comes
+/// through.
 pub(super) fn type_bytes(sight: ProcessTable, terminal: &Terminal, waiting: &mut Vec<u8>) {
     while !waiting.is_empty() {
         let some = waiting.len().min(AT_ONCE);
@@ -54,7 +55,7 @@ pub(super) fn set_size(session: &Session, payload: &[u8]) {
     }
 }
 
-/// Nobody types any more.
+/// The host's keyboard is gone.
 pub(super) fn hang_up(sight: ProcessTable, terminal: &Terminal) {
     terminal.hang_up();
     wait::kick_idle();

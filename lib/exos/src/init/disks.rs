@@ -1,4 +1,5 @@
-//! The session's side of disks: the first process begins when they are mounted, the machine stops when they are written.
+//! The session's side of disks: the first process begins when they are mounted, the machine stops when they are
+//! written.
 
 use super::boot::Session;
 use crate::hw::disk;

@@ -33,7 +33,7 @@ struct Input {
     granted: u64,
     /// Bytes that came, in all.
     received: u64,
-    /// Bytes that came and that nobody had room for yet.
+    /// Input bytes that no process had room for yet.
     waiting: Vec<u8>,
     ended: bool,
 }
@@ -92,8 +92,8 @@ fn receive(session: &Session, input: &mut Input) {
     }
 }
 
-/// A signal that was sent to the host's command. What the host's keyboard sends goes to all of the first process's group, as
-/// it would there; that nobody reads what is printed is told to whoever prints; all else is for the first process.
+/// A signal that was sent to the host's command. The host's keyboard signals go to all of the first process's group, as
+/// they would there. A report that the host reads no output goes to the writers; all else is for the first process.
 fn pass_signal_on(session: &Session, payload: &[u8]) {
     let Some(signal) = payload.first_chunk().map(|bytes| u32::from_le_bytes(*bytes)) else { return };
     if signal == linux::SIGPIPE {
@@ -107,7 +107,7 @@ fn pass_signal_on(session: &Session, payload: &[u8]) {
         session.state.lock().condemn(first.environment);
     }
     let information = from_system(signal);
-    // Who has gone meanwhile needs no signal.
+    // A process that has gone meanwhile needs no signal.
     let _ = match signal {
         linux::SIGINT | linux::SIGQUIT => sight.send_to_group(first.group, &information),
         _ => sight.send(&first, &information),

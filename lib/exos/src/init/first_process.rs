@@ -9,7 +9,7 @@ pub const TERMINAL_PAGES: usize = 4;
 pub const PIPE_PAGES: usize = 1 + (CAPACITY / 4096) as usize;
 /// Word: environment of the server of the file system.
 pub const SERVER_WORD: usize = 0;
-/// Word: environment that holds the budget nobody uses.
+/// Word: environment that holds the unused budget.
 pub const BANK_WORD: usize = 1;
 /// Word: page of the table that maps the ExOS image.
 pub const IMAGE_TABLE_WORD: usize = 2;
@@ -23,13 +23,14 @@ pub const BOARD_WORD: usize = 5;
 pub const READABLE_WORD: usize = 6;
 /// Word: access list of what the whole session may read and write.
 pub const WRITABLE_WORD: usize = 7;
-/// Word: access list of what anybody may read of a process of user 0.
+/// Word: access list of the publicly readable pages of a process of user 0.
 pub const PUBLIC_WORD: usize = 8;
 /// Words: pages of the terminal; 0 where there is none.
 pub const TERMINAL_WORD: usize = 9;
 /// Words: pages of the pipe.
 pub const PIPE_WORD: usize = TERMINAL_WORD + TERMINAL_PAGES;
-/// Word: environment that this one goes on for; 0: it is the first process. What follows is for those that go on.
+/// Word: environment that this one is the successor of; 0: it is the first process. What follows is for those that go
+/// on.
 pub const PREDECESSOR_WORD: usize = PIPE_WORD + PIPE_PAGES;
 /// Word: environment of the parent.
 pub const PARENT_WORD: usize = PREDECESSOR_WORD + 1;

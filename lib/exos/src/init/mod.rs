@@ -1,8 +1,8 @@
 //! The session: what the machine was started for, from the boot archive to the final record.
 //!
 //! `archive` and `command` read what the host sent, `start` makes the server and the first process, `pump` feeds its
-//! standard input or its terminal, passes signals on and waits for its end. `load` averages how much there is to do, `set_id` makes environments for
-//! who executes a set-id program, and `succession` tells everybody of them.
+//! standard input or its terminal, passes signals on and waits for its end. `load` averages how much there is to
+//! do, `set_id` makes environments for who executes a set-id program, and `succession` tells everybody of them.
 
 #[cfg(target_os = "none")]
 pub mod boot;

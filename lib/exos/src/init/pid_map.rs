@@ -1,9 +1,11 @@
-//! Processes that another environment goes on for: who executes a set-id program does not run it itself, because what is
-//! in its memory may be anybody's work; the session makes a fresh environment for it (`session::set_id`), and the old one
-//! stands in for its end (`process::stand_in`). Both are one process, whose number stays that of the first.
+//! Processes that have a successor environment. A process that executes a set-id program does not run it itself,
+//! because any program may have written its memory. The session makes a fresh environment for it (`setuid_spawner`),
+//! and the old one is the stand-in that ends as it does (`process::setuid_handover`). Both are one process, whose
+//! number stays that of the first.
 //!
-//! Pure. Pairs of numbers, the old and the new, in words that only the session writes and everybody reads. Holds always: a pair
-//! stays as long as its new environment lives, and a word is written before the count that makes it part of the table.
+//! Pure. Pairs of numbers, the old and the new, in words that only the session writes and everybody reads. Invariant: a
+//! pair stays as long as its new environment lives, and a word is written before the count that makes it part of the
+//! table.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
@@ -24,7 +26,7 @@ impl PidMap<'_> {
         (0..used).map(|index| [&self.0[1 + 2 * index], &self.0[2 + 2 * index]])
     }
 
-    /// The environment that goes on for another one, if there is one.
+    /// The successor of an environment, if there is one.
     pub fn successor(&self, number: u64) -> Option<u64> {
         let found = self.places().find(|[old, _]| number != 0 && old.load(Acquire) == number);
         found.map(|[_, new]| new.load(Acquire)).filter(|new| *new != 0)

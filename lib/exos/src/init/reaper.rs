@@ -1,8 +1,8 @@
-//! Orphans: processes whose parent has ended, and threads whose process has. The session takes back what they were made of.
-//! What the dead held of the server's it is told to let go.
+//! Orphans: processes whose parent has ended, and threads whose process has. The session takes back what they were made
+//! of. What the dead held of the server's it is told to let go.
 //!
-//! What their public pages say was written by strangers: who says falsely that it has no parent is buried by the session
-//! instead of the parent, who still finds the status in the public page that it has mapped. Only what has died already is
+//! Strangers wrote their public pages. If a process says falsely that it has no parent, the session reaps it instead.
+//! The parent still finds the status in the public page that it has mapped. Only what has died already is
 //! touched, but for threads: they end with their process, as they would by themselves.
 
 use super::setuid_spawner::SetuidSpawner;
@@ -19,7 +19,7 @@ use runtime::page::Allocator;
 use runtime::window::Window;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, clock, syscall};
 
-/// An environment that nobody else takes care of.
+/// An environment that only the session takes care of.
 enum Orphan {
     /// A process.
     Process(EnvironmentRef),
@@ -41,8 +41,8 @@ pub struct Orphans {
     server: Client,
     alive: Vec<EnvironmentId>,
     next: u64,
-    /// Sums of the numbers of all that were ever made, as far as nobody came into their places, and of those that lived:
-    /// others after each death, whether the dead had been seen alive or not.
+    /// Sums of the numbers of all environments that were ever made and not replaced, and of those that lived. They
+    /// differ after each death, whether the dead one had been seen alive or not.
     population: (u64, u64),
 }
 
@@ -116,7 +116,7 @@ fn orphan(info: Environment, successors: &SetuidSpawner) -> Option<Orphan> {
     }
     let magic = word(public::MAGIC);
     let (is_process, is_unborn) = (magic == public::MAGIC_VALUE, magic == public::MAGIC_READY);
-    // Nobody but the session takes care of who goes on for another one.
+    // Only the session takes care of a successor environment.
     let has_parent = exposed::lives(EnvironmentId(word(public::PARENT))) && !successors.has(number);
     if word(public::MAGIC) != magic {
         // Its parent is making the next child of it.
@@ -126,7 +126,7 @@ fn orphan(info: Environment, successors: &SetuidSpawner) -> Option<Orphan> {
     let is_ours = || Window::open(&[PageNumber(word(public::MAILBOX))], OWN, Access::READ).is_ok();
     let list = exposed::page(PageNumber(info.root.load(Acquire)))?.access();
     let made = EnvironmentRef { number, public: page, list };
-    // Who has no slice yet was introduced, and never ran: its parent was destroyed in between.
+    // An environment without a slice was introduced, and never ran: its parent was destroyed in between.
     let may_run = info.budget[Resource::Slice as usize].used.load(Acquire) != 0 || successors.has(number);
     match has_parent {
         false if is_process && may_run && is_ours() => Some(Orphan::Process(made)),
@@ -141,7 +141,7 @@ fn orphan(info: Environment, successors: &SetuidSpawner) -> Option<Orphan> {
 fn release(info: Environment, made: &EnvironmentRef, bank: EnvironmentId) {
     let heir = EnvironmentId(info.creator.load(Relaxed));
     let limits = Resource::ALL.map(|resource| (resource, info.budget[resource as usize].limit.load(Relaxed)));
-    // As long as it is mapped here it is no other page, even if whoever it is charged to ends after it.
+    // As long as it is mapped here it is no other page, even if the environment that it is charged to ends.
     let held = Window::open(&[made.public], OWN, Access::READ).ok().filter(|_| still_present(made));
     let public = held.as_ref().map(|_| PublicPage::of(made.public));
     environment::release(made.number, OWN);
@@ -152,8 +152,8 @@ fn release(info: Environment, made: &EnvironmentRef, bank: EnvironmentId) {
     }
 }
 
-/// Frees all pages under the lists of the dead, and the lists: their makers, who would know them, are gone. Heirs of these may end
-/// while all pages are looked through.
+/// Frees all pages under the lists of the dead, and the lists: their makers, who would know them, are gone. Heirs of
+/// these may end while all pages are looked through.
 fn free(graves: &[DeadAccessList]) {
     if graves.is_empty() {
         return;

@@ -1,5 +1,6 @@
-//! The environments that go on for processes which execute set-id programs: made like that of the first process, of the image
-//! of the library and nothing else, so that nobody has a hand in them (`server::set_id` says for whom, and who they become).
+//! Successor environments of processes that execute set-id programs. The session makes them like that of the first
+//! process, of the image of the library and nothing else, so that no process influences them. `server::setuid_exec`
+//! says for which process, and with which credentials.
 
 use super::boot::{FIRST_BUDGETS, Session};
 use super::{first_process, status_page};
@@ -34,7 +35,7 @@ impl SetuidSpawner {
         self.alive.iter().copied()
     }
 
-    /// Notes who has died; whether anybody has.
+    /// Records successors that have died; whether there are any.
     pub fn note_dead(&mut self) -> bool {
         let dead = self.alive.extract_if(.., |number| !exposed::lives(*number));
         self.dead.extend(dead);
@@ -69,7 +70,7 @@ impl SetuidSpawner {
         self.alive.contains(&number) || self.dead.contains(&number)
     }
 
-    /// Those that had died are buried, and nobody's successors any more.
+    /// Reaps those that had died, and removes them from the table of successors.
     pub fn forget_dead(&mut self, session: &Session) {
         if core::mem::take(&mut self.dead).is_empty() {
             return;
@@ -78,7 +79,7 @@ impl SetuidSpawner {
     }
 }
 
-/// Makes an environment that goes on for the first of these, and is to find the others, by `server::set_id::Wish`.
+/// Makes a successor environment for the first of these, which finds the others, by `server::setuid_exec::PendingExec`.
 fn make(session: &Session, [caller, parent, program, bundle, bytes, origin]: [u64; 6]) -> Result<EnvironmentRef> {
     let common = &session.common;
     let mut words = session.words;

@@ -1,18 +1,18 @@
-//! What the session tells every process of the host, and of the machine as a whole: words of a page that only the session
-//! writes.
+//! What the session tells every process of the host, and of the machine as a whole: words of a page that only the
+//! session writes.
 
 use super::pid_map::{self, PidMap};
 use core::sync::atomic::AtomicU64;
 
-/// Not 0 once nobody on the host reads what programs print.
+/// Not 0 once the host reads no output of programs any more.
 pub const OUTPUT_GONE: usize = 0;
 /// Load averages of the last minute, five and fifteen minutes, as [`super::load`] has them.
 pub const LOADS: usize = 1;
-/// How often somebody asked for a process to be made: the server counts them.
+/// How often a client asked the session for a process: the server counts them.
 pub const WISHES: usize = 4;
 /// How many processes were sent SIGKILL: the server counts them.
 pub const KILLS: usize = 5;
-/// Where the table of processes begins that another environment goes on for.
+/// Where the table of processes with a successor environment begins.
 pub const SUCCESSION: usize = 8;
 
 /// That table.

@@ -1,11 +1,11 @@
-//! Who holds an end of a pipe, so that the end of a process that could not close it any more is seen: the kernel destroyed
+//! Holders of an end of a pipe. They reveal the end of a process that could not close it any more: the kernel destroyed
 //! it, or its library's state was gone.
 //!
 //! Pure. A place is a word: a process's number, and above it how many descriptors it has of this end. The count of open
-//! descriptions stays the truth as long as everybody closes in order; the holders say when nobody is left who could. Who waits
-//! for the other end watches one holder that lives, and its place (two terms of a predicate): when it is gone, or has let go,
-//! the next one is looked for.
-//! Relatives write all of this: a number that means nothing is one of the dead, and is taken out.
+//! files is true as long as every process closes in order; the holders say when there is none left that could. A
+//! process that waits for the other end watches one holder that lives, and its place (two terms of a predicate). When
+//! that holder is gone, or has closed the end, the next one is looked for. Relatives write all of this: a number that
+//! means nothing is one of the dead, and is taken out.
 
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
@@ -13,8 +13,9 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 /// Processes that there is room for at an end.
 pub const PLACES: usize = 128;
-/// Words of an end: the places; one that is not 0 once there were more, or for an end that is not counted; and how many places
-/// were taken at most, which is raised before the last of them is.
+/// Words of an end: the places; an overflow word; and how many places were taken at most, which is raised before the
+/// last of them is. The overflow word is not 0 once there were more holders than places, or for an end that is not
+/// counted.
 pub const WORDS: usize = PLACES + 2;
 const GIVEN_UP: usize = PLACES;
 const USED: usize = PLACES + 1;
@@ -31,7 +32,7 @@ pub struct Holders<'a>(pub &'a [AtomicU64]);
 pub enum Known {
     /// One lives: the index of its place, and what stands there.
     Lives(usize, u64),
-    /// Nobody is left.
+    /// No holder is left.
     Nobody,
     /// There may be others that have no place here.
     Unknown,
@@ -96,7 +97,7 @@ impl Holders<'_> {
         self.add(number);
     }
 
-    /// Nobody holds it.
+    /// Clears all holders.
     pub fn clear(&self) {
         self.places().for_each(|place| place.store(0, SeqCst));
     }
@@ -117,7 +118,7 @@ impl Holders<'_> {
             if now != 0 && lives(number_of(now)) {
                 return Known::Lives(index, now);
             }
-            // Who has come in its place meanwhile stays, and is found the next time.
+            // A holder that has taken the place meanwhile stays, and is found the next time.
             if now != 0 && place.compare_exchange(now, 0, SeqCst, Relaxed).is_err() {
                 return Known::Unknown;
             }

@@ -1,8 +1,9 @@
-//! Messages in a pipe: frames of a header, what goes with the bytes, and the bytes (Unix-domain sockets are made of it).
+//! Messages in a pipe: frames of a header, what goes with the bytes, and the bytes (Unix-domain sockets are made of
+//! it).
 //!
-//! The header is two words: bytes of data (0..32) and of what goes with them (32..64); the number under which the server says who sent it, or 0. A
-//! stream's reader takes a frame in pieces: how much of it is left stands in the first page. The ring lies in memory that
-//! relatives write: every length is checked before it is used.
+//! The header is two words: bytes of data (0..32) and of what goes with them (32..64); the number under which the
+//! server says who sent it, or 0. A stream's reader takes a frame in pieces: how much of it is left stands in the first
+//! page. The ring lies in memory that relatives write: every length is checked before it is used.
 
 use super::pipe_end::{Pipe, REMAINING, VOUCHER};
 use super::ring::MOST;
@@ -26,7 +27,7 @@ pub struct Frame {
     pub data: Vec<u8>,
     /// What goes with them.
     pub control: Vec<u8>,
-    /// Number under which the server says who sent it; 0: nobody asked for that.
+    /// Token of its sender; 0: no reader asked for one.
     pub voucher: u64,
     /// Where the message ends, in bytes since the pipe began.
     pub end: u64,
@@ -35,7 +36,8 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// What goes with a message, of the name that it was sent from and of packed descriptors: nothing where both are empty.
+    /// What goes with a message, of the name that it was sent from and of packed descriptors: nothing where both are
+    /// empty.
     pub fn control_of(name: &[u8], rights: &[u8]) -> Vec<u8> {
         if name.is_empty() && rights.is_empty() {
             return Vec::new();
@@ -60,8 +62,8 @@ pub struct Manner {
 }
 
 impl Pipe {
-    /// Sends bytes with what goes with them: how many were taken, `None` where there is no room now. All or nothing where
-    /// messages have borders.
+    /// Sends bytes with what goes with them: how many were taken, `None` where there is no room now. All or nothing
+    /// where messages have borders.
     pub fn send_frame(&self, voucher: u64, control: &[u8], data: &[u8], bordered: bool) -> Result<Option<u64>> {
         let _held = self.lock();
         let ring = self.ring();

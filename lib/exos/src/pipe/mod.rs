@@ -1,7 +1,7 @@
 //! Pipes: a ring of pages that relatives share, who can only hurt each other (DESIGN.md §5, home b).
 //!
-//! The first page holds the words below, the others the bytes. Who changes a count holds the lock in word 0, which is
-//! taken over from the dead. Who waits sleeps on a wakeup predicate over the other side's count.
+//! The first page holds the words below, the others the bytes. A thread that changes a count holds the lock in word 0,
+//! which is taken over from the dead. A waiter sleeps on a wakeup predicate over the other side's count.
 
 pub mod end_owners;
 pub mod packets;

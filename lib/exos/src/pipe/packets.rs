@@ -1,4 +1,4 @@
-//! Packets in a pipe (`O_DIRECT` of pipe2(2)): where each begins and how long it is stands in a list in the first page, so that the
+//! Packets in a pipe (`O_DIRECT` of pipe2(2)). A list in the first page has the place and length of each, so that the
 //! bytes lie in the ring as all others do. A read takes one packet at most, and what it has no room for is lost.
 //!
 //! Pure. Relatives write the list: an entry that does not lie within what waits is none.

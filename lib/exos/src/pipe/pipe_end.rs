@@ -44,7 +44,7 @@ const READER: usize = 11;
 const WRITER: usize = 12;
 /// Its shape; see `Ring`.
 pub(super) const SHAPE: usize = 13;
-/// Whether somebody has accepted the connection that it is part of.
+/// Whether the connection that it is part of was accepted.
 const ACCEPTED: usize = 14;
 /// The page that names those which it has grown by; see `growth`.
 pub(super) const GROWN_BY: usize = 15;
@@ -131,7 +131,7 @@ impl Pipe {
         Ok(pipe)
     }
 
-    /// One that somebody else made, by its first page, which names the others.
+    /// One that another process made, by its first page, which names the others.
     pub fn open_by_first(windows: &mut Mappings, first: PageNumber, key: KeyIndex) -> Result<Self> {
         let head = windows.open(vec![first], key, true)?;
         let pages: Vec<PageNumber> =
@@ -202,7 +202,7 @@ impl Pipe {
         self.word(ASKS_FOR_SENDERS).store(u64::from(does), Release);
     }
 
-    /// Whether somebody has accepted the connection that it is part of.
+    /// Whether the connection that it is part of was accepted.
     pub fn is_accepted(&self) -> bool {
         self.word(ACCEPTED).load(Acquire) != 0
     }
@@ -242,7 +242,7 @@ impl Pipe {
         name
     }
 
-    /// One that somebody else made.
+    /// One that another process made.
     pub fn open(windows: &mut Mappings, pages: &[PageNumber], key: KeyIndex) -> Result<Self> {
         if pages.len() != PAGES {
             return Err(Errno::EIO);
@@ -284,7 +284,8 @@ impl Pipe {
         crate::wait::kick_idle();
     }
 
-    /// Nobody can say who holds an end, as that to write of a pipe for datagrams, which come from anywhere.
+    /// Stops counting holders of an end that has none to count, such as the write end of a pipe for datagrams, which
+    /// come from anywhere.
     pub fn give_up_counting(&self, side: Side) {
         side.holders().iter().for_each(|first| self.holders(*first).give_up_counting());
     }
@@ -310,8 +311,8 @@ impl Pipe {
         (self.word(ON_THEIR_WAY).load(Acquire) == 0).then(|| holders.all())?
     }
 
-    /// What becomes true when an end is closed: one of those who hold it lets go or is gone. Where nobody is left, the count
-    /// says so from then on.
+    /// What becomes true when an end is closed: one of those who hold it lets go or is gone. Where no holder is left,
+    /// the count says so from then on.
     fn closed(&self, count: usize, first: usize) -> [Term; 2] {
         let none = word(self.word(count), Operator::Equal, 0);
         let open = self.word(count).load(Acquire);
@@ -328,7 +329,7 @@ impl Pipe {
                 [lets_go, word(info.state_word(), Operator::NotEqual, abi::environment::State::Alive as u64)]
             }),
             Known::Nobody if self.word(ON_THEIR_WAY).load(Acquire) == 0 => {
-                // Whoever opens it by name meanwhile has changed the count.
+                // A process that opens it by name meanwhile has changed the count.
                 let _ = self.word(count).compare_exchange(open, 0, SeqCst, Relaxed);
                 [none, none]
             }
@@ -344,7 +345,7 @@ impl Pipe {
         }
     }
 
-    /// Opens an end by the name of a FIFO, and waits until somebody has the other end open, or had since.
+    /// Opens an end by the name of a FIFO, and waits until the other end is open, or was since.
     pub fn open_named(&self, side: Side, wait: bool) -> Result<()> {
         let (own, others, count) = match side {
             Side::Read | Side::Both => (READER_OPENS, WRITER_OPENS, WRITERS),
@@ -352,7 +353,7 @@ impl Pipe {
         };
         let (others, count) = (self.word(others), self.word(count));
         let seen = others.load(Acquire);
-        // Who is there now goes on as soon as it sees this one, and may be gone before this one looks again.
+        // A process at the other end resumes as soon as it sees this one, and may be gone before this one looks again.
         let is_there = count.load(Acquire) != 0;
         self.add(side);
         self.word(own).fetch_add(1, SeqCst);
@@ -375,7 +376,7 @@ impl Pipe {
         crate::wait::kick_idle();
     }
 
-    /// Whether somebody has the other end open.
+    /// Whether the other end is open.
     #[inline]
     pub fn has_other(&self, side: Side) -> bool {
         let other = match side {
@@ -386,7 +387,7 @@ impl Pipe {
         self.word(other).load(Acquire) != 0
     }
 
-    /// Whether it is a FIFO that nobody has opened to write yet.
+    /// Whether it is a FIFO that was never opened for writing.
     #[cold]
     fn awaits_first_writer(&self) -> bool {
         self.node != 0 && self.word(WRITER_OPENS).load(Acquire) == 0
@@ -725,8 +726,8 @@ impl Pipe {
         Ok(done)
     }
 
-    /// The counts now, under the lock; of a plain ring, whose size was never changed, what is known of it is known to the
-    /// compiler, too.
+    /// The counts now, under the lock; of a plain ring, whose size was never changed, what is known of it is known to
+    /// the compiler, too.
     #[inline]
     fn ring_of<const PLAIN: bool>(&self) -> Ring {
         let count = |index: usize| self.word(index).load(Acquire);
@@ -744,7 +745,7 @@ impl Pipe {
     }
 }
 
-/// Who makes a pipe: the process, or the session before there is one.
+/// The maker of a pipe: the process, or the session before there is one.
 fn maker() -> u64 {
     if is_adopted() { process().environment() } else { runtime::area::number().0 }
 }

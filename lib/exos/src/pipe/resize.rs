@@ -1,10 +1,11 @@
-//! Pipes that hold more than the pages they began with: sockets that are full take more, and who asks for it (`F_SETPIPE_SZ`).
+//! Pipes that hold more than the pages they began with: sockets that are full take more, and who asks for it
+//! (`F_SETPIPE_SZ`).
 //!
-//! A word of the first page names one more, the *list*, which names the pages that came later. They are on the account of
-//! whoever had the pipe grow, and go with it when it ends, where nobody maps them: so everybody who holds the end to read
-//! is asked to open them first, and only then bytes lie there. Where one does not answer, the pipe stays as it was.
+//! A word of the first page names one more, the *list*, which names the pages that came later. They are charged to the
+//! process that had the pipe grow, and go with it when it ends, where no process maps them. So every holder of the read
+//! end is asked to open them first, and only then bytes lie there. Where one does not answer, the pipe stays as it was.
 //!
-//! Holds always: the list only gets longer, and its pages stay in their places, as long as the shape of the ring counts on
+//! Invariant: the list only gets longer, and its pages stay in their places, as long as the shape of the ring counts on
 //! them. The shape changes under the lock, together with the places of the bytes that wait.
 
 use super::pipe_end::{GROWN_BY, Pipe, SHAPE};
@@ -23,7 +24,7 @@ use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed};
 
 /// Bytes that a socket holds at most: what one takes on Linux, and room for headers.
 const SOCKET: u64 = 4 * CAPACITY;
-/// How often somebody may try in vain to have it grow: who has to be asked may be out of reach for good.
+/// How often growing may fail: a process that must be asked may be out of reach for good.
 const ATTEMPTS: u64 = 4;
 /// Word that counts them.
 const FAILED: usize = 40;
@@ -111,7 +112,8 @@ impl Pipe {
         Ok(())
     }
 
-    /// Takes pages from the end of the list again, where nothing counts on them yet and nobody has put others behind them.
+    /// Takes pages from the end of the list again, where nothing counts on them yet and no process has put others
+    /// behind them.
     fn reclaim(&self, before: Ring, promised: &[PageNumber]) {
         let _held = self.lock();
         let listed = self.listed();

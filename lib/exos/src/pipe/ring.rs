@@ -16,14 +16,15 @@ const DOUBLED_MOST: u32 = 4;
 /// Bit of a shape: packets were written; see `packets`.
 pub const PACKETS: u64 = 1 << 63;
 
-/// The two counts, and the shape of the pipe, as somebody found them.
+/// The two counts, and the shape of the pipe, as they were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
     /// Bytes ever written.
     pub written: u64,
     /// Bytes ever read.
     pub read: u64,
-    /// Bytes of its capacity that it may not hold (`F_SETPIPE_SZ`; 0..32), how often the capacity was doubled (32..63), and [`PACKETS`].
+    /// Bytes of its capacity that it may not hold (`F_SETPIPE_SZ`; 0..32), how often the capacity was doubled (32..63),
+    /// and [`PACKETS`].
     pub shape: u64,
 }
 
@@ -94,7 +95,8 @@ impl Ring {
         self.stretch(self.written, bytes.min(room))
     }
 
-    /// What lies at a position, up to the next break: the pages that it began with lie apart from those that came later.
+    /// What lies at a position, up to the next break: the pages that it began with lie apart from those that came
+    /// later.
     #[inline]
     pub const fn stretch(self, position: u64, bytes: u64) -> Stretch {
         if self.shape != 0 {

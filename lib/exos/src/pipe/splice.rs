@@ -1,5 +1,6 @@
-//! What goes from a pipe to something else without a stop in the program (splice(2), tee(2)): bytes are copied here that Linux
-//! hands over as pages. A byte leaves the pipe when it has arrived, under the pipe's lock, so that nobody else reads it meanwhile.
+//! What goes from a pipe to something else without a stop in the program (splice(2), tee(2)): bytes are copied here
+//! that Linux hands over as pages. A byte leaves the pipe when it has arrived, under the pipe's lock, so that no other
+//! thread reads it meanwhile.
 
 use super::pipe_end::Pipe;
 use super::ring::Stretch;
@@ -18,7 +19,8 @@ impl Pipe {
         self.pages()[0] == other.pages()[0]
     }
 
-    /// Gives at most so many of the bytes that are there to `take`, which says how many of a piece it took, and must not wait.
+    /// Gives at most so many of the bytes that are there to `take`, which says how many of a piece it took, and must
+    /// not wait.
     pub fn give(&self, bytes: u64, mut take: impl FnMut(&[u8]) -> Result<u64>) -> Result<u64> {
         let _held = self.lock();
         let mut done = 0;
@@ -44,7 +46,8 @@ impl Pipe {
         Ok(done)
     }
 
-    /// Gives another pipe at most so many of the bytes that are there, as many as it has room for; with `keep` they stay here as well.
+    /// Gives another pipe at most so many of the bytes that are there, as many as it has room for; with `keep` they
+    /// stay here as well.
     pub fn give_to_pipe(&self, other: &Self, bytes: u64, keep: bool) -> Result<u64> {
         // Two that give to each other take the locks in one order.
         let _held = match self.pages()[0] < other.pages()[0] {

@@ -1,5 +1,5 @@
-//! A pipe of a connection that nobody accepted before it was closed: what is in it, and how another one is made that has the same in
-//! it (`server::left_behind`).
+//! A pipe of a connection that was closed before it was accepted: its contents, and how another pipe with the same
+//! contents is made (`server::unaccepted`).
 
 use super::pipe_end::{Pipe, Side};
 use super::ring::MOST;
@@ -22,7 +22,7 @@ impl Pipe {
         Ok((read, all))
     }
 
-    /// Puts that into this one, which is fresh, and which nobody writes to from then on.
+    /// Puts those contents into this pipe, which is fresh, and which no process writes to from then on.
     pub fn fill_as_left(&self, read: u64, bytes: &[u8]) -> Result<()> {
         self.grow(bytes.len() as u64)?;
         let (mut ring, mut done) = (self.ring(), 0);
@@ -44,7 +44,7 @@ impl Pipe {
         Ok(())
     }
 
-    /// Nobody is at this side of a fresh one.
+    /// Closes this side of a fresh one: it has no holder.
     pub fn give_up(&self, side: Side) {
         self.leave(side);
         self.release_end(side, process().environment());

@@ -1,7 +1,8 @@
 //! `/proc`, made by the library of whoever reads it from what the kernel and the processes expose.
 //!
 //! `machine`, `cpu` and `network` are about the whole machine, `processes` about what any process shows of itself, `own` about this process, `settings` about what it sets by writing, `maps`
-//! and `sizes` about its memory, `mounts` about mounts, `namespaces` about name spaces; `ask` has another process's library make what only that one knows.
+//! and `sizes` about its memory, `mounts` about mounts, `namespaces` about name spaces; `ask` has another process's
+//! library make what only that one knows.
 
 mod cpuinfo;
 mod disks;
@@ -61,10 +62,10 @@ enum Entry {
     Directory(Vec<(String, u32)>),
 }
 
-/// Where a path goes on: from a node, or from wherever a path without one begins.
+/// The rest of a path: from a node, or from the place where relative paths begin.
 type Way = (Option<u64>, Vec<u8>);
 
-/// Where a path below `/proc` goes on outside of it, if it crosses a link.
+/// The rest of a path below `/proc` that leaves it, if it crosses a link.
 pub(crate) fn lead_on(path: &[u8], last: Last) -> Result<Option<Way>> {
     let Ok(text) = core::str::from_utf8(path) else { return Ok(None) };
     let parts: Vec<&str> = text.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
@@ -252,8 +253,8 @@ fn reopen(description: &OpenFile, flags: u32) -> Result<OpenFile> {
     OpenFile::new(description.object.clone(), flags & !linux::O_CLOEXEC)
 }
 
-/// What a folder lists from a place on: each entry, and the place behind it. A folder of one's own descriptors tells of those
-/// that are open now, at places by their numbers: what is closed or opened meanwhile moves no other.
+/// What a folder lists from a place on: each entry, and the place behind it. A folder of one's own descriptors tells of
+/// those that are open now, at places by their numbers: what is closed or opened meanwhile moves no other.
 pub(crate) fn listed(folder: &Listing, from: u64) -> Vec<(u64, crate::descriptor::object::Entry)> {
     const DOTS: u64 = 2;
     let all: Vec<_> = match pid_self::descriptors_in(&folder.path) {
@@ -458,7 +459,8 @@ fn other_entry(number: u64, rest: &[&str]) -> Result<Entry> {
         ["ns", of_folder @ ..] if !other.ended => namespaces::entry(of_folder),
         _ if other.ended => pid_any::text(&other, rest).map(Entry::Text).ok_or(Errno::ENOENT),
         _ if number == process().number() => pid_any::text(&other, rest).map(Entry::Text).ok_or(Errno::ENOENT),
-        // What it began with stands in its public page, as far as it fits; what is there now only the process itself knows.
+        // What it began with stands in its public page, as far as it fits; what is there now only the process itself
+        // knows.
         ["cmdline"] => remote_read::ask(number, rest).or(Ok(Entry::Text(other.arguments))),
         _ => pid_any::text(&other, rest).map_or_else(|| remote_read::ask(number, rest), |text| Ok(Entry::Text(text))),
     }

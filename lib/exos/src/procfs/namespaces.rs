@@ -1,5 +1,5 @@
-//! The folder `ns` of a process (namespaces(7)). There is one name space of each kind for all, and it bears the number of Linux's
-//! first of that kind.
+//! The folder `ns` of a process (namespaces(7)). There is one name space of each kind for all, and it bears the number
+//! of Linux's first of that kind.
 
 use super::{Entry, LINK, named};
 use crate::errno::{Errno, Result};

@@ -122,7 +122,8 @@ fn details(other: &ProcessInfo) -> [String; 3] {
     [groups, smaps::status(), lines(sets, identity.no_new_privileges)]
 }
 
-/// Real, effective and saved number and that for files, of users and of groups. Of others no more is shown than the first two.
+/// Real, effective and saved number and that for files, of users and of groups. Of others no more is shown than the
+/// first two.
 fn numbers(other: &ProcessInfo) -> [String; 2] {
     let line = |[real, effective, saved, on_files]: [u32; 4]| format!("{real}\t{effective}\t{saved}\t{on_files}");
     if other.number != process().number() {

@@ -14,7 +14,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// Files that only the process itself can tell, beside those of any process.
+/// Files that only the process itself can make, in addition to those of any process.
 const OWN_FILES: [&str; 21] = [
     "auxv",
     "cgroup",
@@ -123,8 +123,8 @@ fn executed_path() -> Vec<u8> {
     process.files.lock().shown_path_of(node).map_or(path, reachable)
 }
 
-/// The arguments as they are in the program's memory, where it may have written what it wants to be called. One that wrote
-/// over their end is called by what it wrote, to the NUL, into its environment too (proc(5), `setproctitle`).
+/// The arguments as they are in the program's memory, where it may have written what it wants to be called. One that
+/// wrote over their end is called by what it wrote, to the NUL, into its environment too (proc(5), `setproctitle`).
 fn command_line() -> Vec<u8> {
     let (at, arguments, both) = {
         let program = process().program.lock();

@@ -1,7 +1,8 @@
-//! Files of other processes: the process itself is asked, by way of the server, which knows who may (`server::questions`).
+//! Files of other processes: the process itself is asked, by way of the server, which knows who may
+//! (`server::questions`).
 //!
-//! A process that is stopped, or that waits for another one to hand its memory back, does not answer: then the file cannot
-//! be read. What an answer says was written by a stranger, and is believed as far as any file of his.
+//! A process that is stopped, or that waits for another one to hand its memory back, does not answer: then the file
+//! cannot be read. What an answer says was written by a stranger, and is believed as far as any file of his.
 
 use super::{Entry, own_entry, read_descriptor};
 use crate::errno::{Errno, Result};
@@ -62,7 +63,7 @@ fn ask_path(number: u64, path: &[u8]) -> Result<Entry> {
             }
             None => {}
         }
-        // Who is asked may be asking, too.
+        // The process that is asked may be asking, too.
         signal::answer_questions();
         let asked = word(process.signal_page.questions(), Operator::NotEqual, 0);
         wait::wait_stopped(&[word(changes, Operator::NotEqual, seen), asked, clock(deadline)]);

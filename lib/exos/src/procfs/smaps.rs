@@ -1,5 +1,5 @@
-//! How much memory the program has: `/proc/self/smaps`, and what `/proc/self/status` and `statm` tell of it. Proportions are of
-//! those who map a page as far as the kernel counts them.
+//! How much memory the program has: `/proc/self/smaps`, and what `/proc/self/status` and `statm` tell of it.
+//! Proportions are of those who map a page as far as the kernel counts them.
 
 use super::maps;
 use crate::address_map::{PAGE_SIZE, STACK_TOP};
@@ -28,7 +28,7 @@ impl Sizes {
     fn of(space: &AddressSpace, area: &Vma) -> Self {
         let mut sizes = Self { all: area.bytes(), ..Self::default() };
         for (_, entry) in space.frames.within(area.start, area.end) {
-            // The server maps what is a file's, too, and is nobody that shares it.
+            // The server maps pages of files, too, and does not count as a sharer.
             let is_file = entry & FROM_FILE != 0 || entry & SHARED != 0 && area.backing != Backing::Anonymous;
             let references = exposed::page(PageNumber(page_of(entry))).map_or(1, |info| info.references());
             let sharers = references.saturating_sub(u64::from(is_file)).max(1);

@@ -175,7 +175,7 @@ fn queue_limit(name: &str) -> Option<String> {
     Some(format!("{most}\n"))
 }
 
-/// A number that nobody else has, as RFC 9562 writes a random one.
+/// A universally unique number, as RFC 9562 writes a random one.
 fn universal(number: u128) -> String {
     let number = number & !(0xf << 76) & !(3 << 62) | 4 << 76 | 2 << 62;
     let part = |from: u32, digits: u32| (number >> from) as u64 & ((1 << (4 * digits)) - 1);
@@ -201,7 +201,7 @@ fn processes() -> (usize, usize) {
     (all.len(), running.max(1))
 }
 
-/// Pages of the machine, whoever has them.
+/// All pages of the machine.
 pub(crate) fn total_pages() -> u64 {
     let kernel = exposed::kernel();
     [&kernel.free_pages, &kernel.owned_pages, &kernel.orphan_pages, &kernel.kernel_pages, &kernel.cached_pages]

@@ -1,5 +1,5 @@
-//! What a process can set of itself by writing to files below `/proc` (proc(5)): its name, how willingly it is ended when memory
-//! runs out, what of it goes into a core file, and how late its timers may be. The last three are kept, inherited and told.
+//! What a process can set of itself by writing to files below `/proc` (proc(5)): its name, its OOM score adjustment,
+//! its core dump filter, and its timer slack. The last three are kept, inherited and told.
 //!
 //! A process's own files only: what another process writes there is refused.
 

@@ -519,8 +519,7 @@ impl FileServer {
         outcome
     }
 
-    /// Clears the counts of a connection that a socket had before. The peer of that connection learns of the reset at
-    /// once.
+    /// Clears the counts of a connection that a socket had before. Its old peer learns of the reset at once.
     fn forget_connection_before(&mut self, node: NodeId) {
         let net = self.net();
         let Some(socket) = net.sockets.get(&node) else { return };

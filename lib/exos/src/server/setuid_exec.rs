@@ -1,8 +1,8 @@
 //! Set-id programs (execve(2); DESIGN.md §5): a process that executes one changes its credentials, and must not bring
 //! anything along that could act under the new ones. So a fresh environment, which the session makes
-//! (`session::setuid`), continues for it. The only thing in it that is the caller's is the bundle with its arguments,
-//! descriptors and the like. The library in it distrusts the bundle, and opens what it names with a key that the caller
-//! has too.
+//! (`init::setuid_spawner`), continues for it. The only thing in it that is the caller's is the bundle with its
+//! arguments, descriptors and the like. The library in it distrusts the bundle, and opens what it names with a key that
+//! the caller has too.
 //!
 //! The same holds for a program that the caller may execute and not read: the fresh environment reads it. It has a
 //! principal of its own, so that no other process looks into its memory.

@@ -53,12 +53,12 @@ impl Default for Actions {
 }
 
 impl Actions {
-    /// What is to be done with a signal.
+    /// The action of a signal.
     pub fn get(&self, signal: u32) -> Action {
         self.all[Self::place(signal)]
     }
 
-    /// Sets what is to be done.
+    /// Sets the action of a signal.
     pub fn set(&mut self, signal: u32, action: Action) {
         let place = Self::place(signal);
         self.all[place] = action;
@@ -100,7 +100,7 @@ impl Actions {
         }
     }
 
-    /// Whether nobody will ask how children ended: they are not kept.
+    /// Whether no thread will ask how children ended: their statuses are not kept.
     pub fn forgets_children(&self) -> bool {
         let action = self.get(linux::SIGCHLD);
         action.handler == IGNORE || action.has(linux::SA_NOCLDWAIT)

@@ -18,14 +18,14 @@ use runtime::upcall::Context;
 struct Taken {
     /// What came with it.
     pub information: Information,
-    /// What is to be done.
+    /// The action.
     pub action: Action,
     /// Error code, trap number and address, where a fault raised it.
     pub fault: Option<[u64; 3]>,
 }
 
-/// Signals that a call may send to its own thread without the way over a mailbox: what becomes of the others depends on more
-/// than the thread.
+/// Signals that a call may send to its own thread without the way over a mailbox: what becomes of the others depends on
+/// more than the thread.
 const SENT_AT_END: u64 = (bit(FIRST_QUEUED) - 1) & !(STOPS | CONTINUE | UNSTOPPABLE);
 
 /// Sends a signal to the running process itself.
@@ -36,8 +36,8 @@ pub fn send_own(information: &Information) -> Result<()> {
     if information.code == linux::SI_QUEUE { outcome } else { Ok(()) }
 }
 
-/// The running thread's call sends a signal to its own process, or to this thread of it (`SI_TKILL`), which the end of the
-/// call delivers here. False where that is not as simple, and nothing was sent.
+/// The running thread's call sends a signal to its own process, or to this thread of it (`SI_TKILL`), which the end of
+/// the call delivers here. False where that is not as simple, and nothing was sent.
 #[inline]
 pub fn send_at_end(signal: u32, code: i32) -> bool {
     let thread = thread();
@@ -72,16 +72,16 @@ pub fn raise_fault(signal: u32, code: i32, address: u64, fault: [u64; 3]) {
     queue_to_self(&Information { signal, code, detail: address, value: 0 });
 }
 
-/// Signals that wait for the running thread, or for its process where they are this thread's to take, as far as it does not block
-/// them.
+/// Signals that wait for the running thread, or for its process where they are this thread's to take, as far as it does
+/// not block them.
 pub fn pending() -> u64 {
     let thread = thread();
     let common = process().signal_page.signals().load(Acquire);
     thread.pending().load(Acquire) & !thread.blocked() | common & taken_by(thread)
 }
 
-/// Signals for the process that one of its threads takes: as on Linux the first thread goes before the others, which are left those
-/// that it blocks. What no function of the program handles means the same wherever it is met.
+/// Signals for the process that one of its threads takes: as on Linux the first thread goes before the others, which
+/// are left those that it blocks. What no function of the program handles means the same wherever it is met.
 pub fn taken_by(thread: &Thread) -> u64 {
     let process = process();
     if process.is_first(thread) {
@@ -107,7 +107,7 @@ pub enum PendingWork {
     Anything,
 }
 
-/// Whether there is something to act on: a signal that comes through, a question of others, a timer that is due, a mask to put back, or
+/// Whether there is work: a signal that comes through, a request of others, a timer that is due, a mask to restore, or
 /// what another thread decided for all. Nearly every call ends with nothing.
 #[inline(always)]
 pub fn left() -> PendingWork {
@@ -192,7 +192,7 @@ pub fn next_is_handled() -> bool {
     set::first(pending()).is_some_and(|signal| process().signals.lock().get(signal).is_handler())
 }
 
-/// Acts on what is pending before the program goes on at `context`.
+/// Acts on what is pending before the program resumes at `context`.
 pub fn deliver_pending(context: &mut Context) {
     if !is_quiet() {
         deliver(context);
@@ -220,8 +220,8 @@ pub fn deliver(context: &mut Context) {
     thread().restore_mask();
 }
 
-/// Delivers the signal that the call sent to its own thread, where nothing else is left to act on: to a function of the program
-/// without the way over a mailbox. Where it was blocked after all, or calls none, it goes the way of all signals.
+/// Delivers the signal that the call sent to its own thread, where that is the only work: to a function of the program,
+/// without the mailbox. Where it was blocked after all, or calls none, it goes the way of all signals.
 #[inline(always)]
 pub fn deliver_sent(context: &mut Context) {
     let thread = thread();

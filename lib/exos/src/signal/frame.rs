@@ -1,8 +1,8 @@
 //! What a handler finds on the stack, and what `rt_sigreturn` reads back (x86-64 Linux: `struct rt_sigframe`).
 //!
-//! Pure. From low to high: return address, `ucontext`, `siginfo`, then the vector state at a multiple of 64. Nothing of a
-//! frame that comes back is trusted: segments are those of user code, flags are masked. `user_memory::signal_frame` writes
-//! and reads it.
+//! Pure. From low to high: return address, `ucontext`, `siginfo`, then the vector state at a multiple of 64. Nothing of
+//! a frame that comes back is trusted: segments are those of user code, flags are masked. `user_memory::signal_frame`
+//! writes and reads it.
 
 use super::set::{FAULTS, bit};
 use alloc::vec::Vec;
@@ -77,7 +77,8 @@ pub struct Information {
     pub value: u64,
 }
 
-/// Where a frame goes. Holds always: in this order, with room for each, and the vector state at a multiple of 64.
+/// Where a frame goes. Invariant: the parts lie in this order, with room for each, and the vector state at a multiple
+/// of 64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     frame: u64,
@@ -86,7 +87,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Address of the frame: what RSP is to be.
+    /// Address of the frame: the new RSP.
     #[inline]
     pub const fn frame(&self) -> u64 {
         self.frame
@@ -152,7 +153,7 @@ pub fn information_words(information: &Information) -> [u64; 4] {
     [u64::from(information.signal), code, information.detail, information.value]
 }
 
-/// What a frame says to go on with, beside the registers of a context.
+/// What a frame restores in addition to the registers of a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Returned {
     /// Stack pointer.

@@ -18,8 +18,10 @@ use runtime::upcall::Context;
 /// Flags of the CPU in which a handler begins: interrupts on.
 const FLAGS: u64 = 0x202;
 
-/// Changes `context` so that the program goes on in the handler of a signal, whose set of one stands beside it; where the stack does not hold the
-/// frame, in that of SIGSEGV. `blocked` is the mask that is to come back, and beside it stand error code, trap number and address where a fault raised the signal. What came with the signal is looked up only where the program asks for it (SA_SIGINFO): as on Linux nothing stands there else.
+/// Changes `context` so that the program resumes in the handler of `signal`; where the stack does not hold the frame,
+/// in that of SIGSEGV. `one` is the set of that signal alone. `blocked` is the mask that will be restored, given with
+/// error code, trap number and address where a fault raised the signal. What came with the signal is looked up only
+/// where the program asks for it (SA_SIGINFO): as on Linux nothing stands there else.
 #[inline]
 pub(super) fn call(
     context: &mut Context,
@@ -83,7 +85,8 @@ fn put_information(frame: u64, information: &Information) -> Result<()> {
     usercopy::write_words(frame::information_at(frame), &words)
 }
 
-/// The place for a frame where there is an alternate stack: on it, or on the other one; none where it does not fit there.
+/// The place for a frame where there is an alternate stack: on it, or on the other one; none where it does not fit
+/// there.
 #[inline(never)]
 fn lay_out(stack: u64, asked: bool) -> Option<frame::Layout> {
     let [base, flags, size] = thread().alternate(stack);
@@ -106,8 +109,8 @@ pub fn return_from_handler(context: &mut Context) -> Result<()> {
     signal_frame::take_registers(&mut context.registers, from)
 }
 
-/// The same but for the registers that the frame of an upcall does not hold: they lie in the user context at the address that
-/// is given back.
+/// The same but for the registers that the frame of an upcall does not hold: they lie in the user context at the
+/// address that is given back.
 #[inline(always)]
 pub fn begin_return(context: &mut Context) -> Result<u64> {
     let from = context.frame.rsp;

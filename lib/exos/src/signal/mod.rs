@@ -2,7 +2,7 @@
 //!
 //! A process's mailbox is a page that relatives may write: who can map it may signal (DESIGN.md §5: the kernel's check
 //! of the capability is the check). The receiver's library reads it defensively: a set of bits, and for each the number
-//! of whoever says to have sent it. What is sent to one thread lies in that thread's record.
+//! of a process that claims to have sent it. What is sent to one thread lies in that thread's record.
 
 pub mod actions;
 pub mod frame;

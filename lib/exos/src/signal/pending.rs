@@ -25,7 +25,7 @@ pub const PENDING: usize = 0;
 const SEQUENCE: usize = 4;
 /// The set of queued signals for which there was no room: they are pending, and what came with them is lost.
 const OVERFLOWN: usize = 5;
-/// How often SIGCONT was put in: who is stopped goes on by it, although another stop has taken it back since.
+/// How often SIGCONT was put in: it continues a stopped process, although another stop has taken it back since.
 const CONTINUES: usize = 7;
 /// The most entries that may be in use (RLIMIT_SIGPENDING), and one; 0: as many as there are.
 const LIMIT: usize = 8;
@@ -73,8 +73,8 @@ impl<'a> PendingSignals<'a> {
         }
     }
 
-    /// Puts a signal in. `EAGAIN` where the queue is full: what `sigqueue` sends is not sent then, and any other is pending all
-    /// the same, without what came with it.
+    /// Puts a signal in. `EAGAIN` where the queue is full: what `sigqueue` sends is not sent then, and any other is
+    /// pending all the same, without what came with it.
     #[inline]
     pub fn put(self, information: &Information) -> Result<()> {
         let signal = information.signal;
@@ -105,8 +105,8 @@ impl<'a> PendingSignals<'a> {
         outcome
     }
 
-    /// Takes a pending signal out, with what came with it; nothing where it was taken out before: its entry is seen sooner
-    /// than its bit, and with another one's bit it may be gone before its own is set.
+    /// Takes a pending signal out, with what came with it; nothing where it was taken out before. Its entry is seen
+    /// sooner than its bit, and with another entry's bit it may be gone before its own is set.
     #[inline]
     pub fn take(self, signal: u32) -> Option<Information> {
         if signal >= FIRST_QUEUED {
@@ -249,7 +249,7 @@ pub const fn from_user(signal: u32, sender: u64) -> Information {
     Information { signal, code: linux::SI_USER as i32, detail: sender, value: 0 }
 }
 
-/// A signal that nobody sent: the terminal, an alarm.
+/// A signal without a sender: the terminal, an alarm.
 pub const fn from_system(signal: u32) -> Information {
     Information { signal, code: linux::SI_KERNEL as i32, detail: 0, value: 0 }
 }

@@ -31,8 +31,8 @@ pub struct Mailbox {
     page: Mapping,
 }
 
-/// What lies in a mailbox. The window of one's own stays where it is for as long as the process lives, so that its words
-/// are found without a lock.
+/// What lies in a mailbox. The window of one's own stays where it is for as long as the process lives, so that its
+/// words are found without a lock.
 #[derive(Clone, Copy, Debug)]
 pub struct SignalPage(&'static [AtomicU64; PAGE_WORDS]);
 

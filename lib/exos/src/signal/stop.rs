@@ -14,8 +14,8 @@ use runtime::EnvironmentId;
 use runtime::predicate::{Operator, word, word_masked};
 use runtime::time_slice;
 
-/// Stops the process until SIGCONT comes, or a signal that ends it. The signals of the terminal do nothing to a group
-/// that nobody controls any more (POSIX.1-2017, 2.4.3).
+/// Stops the process until SIGCONT comes, or a signal that ends it. The signals of the terminal do nothing to an
+/// orphaned process group (POSIX.1-2017, 2.4.3).
 pub(super) fn stop(signal: u32) {
     let process = process();
     if signal != linux::SIGSTOP && crate::terminal::job_control::is_orphaned(process.group()) {
@@ -42,7 +42,7 @@ pub(super) fn stop(signal: u32) {
         ]);
     }
     if mailbox.signals().load(Acquire) & bit(linux::SIGKILL) != 0 {
-        // From here on its end is what there is to be told, not the stop before.
+        // From here on the parent learns its end, not the stop before.
         note(0);
     } else {
         announce(Change::Continued);
@@ -73,7 +73,7 @@ fn obey() {
     }
 }
 
-/// Where the next stop waits already, who waits for a child that goes on sees it before that.
+/// Where the next stop is pending already, a parent that waits for the continued child sees it before that.
 fn let_parent_see() {
     let process = process();
     if process.signal_page.signals().load(Acquire) & STOPS != 0 {
@@ -91,7 +91,7 @@ fn ring_other_threads() {
     }
 }
 
-/// Writes a change where the parent looks, and tells it. Who stands in for this process is told by nothing else.
+/// Writes a change where the parent looks, and tells it. The stand-in of this process learns of it only here.
 pub fn announce(change: Change) {
     note(change.to_word());
     wait::kick_idle();

@@ -51,7 +51,7 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// Whether it goes on while nobody runs.
+    /// Whether it advances while the process does not run.
     pub const fn is_real(self) -> bool {
         matches!(self, Self::Wall | Self::Boot)
     }
@@ -87,7 +87,7 @@ impl Created {
 pub enum Whose {
     /// The process's.
     Process,
-    /// Who used the time that the timer counts: mostly the thread that finds it due.
+    /// The thread that used the time that the timer counts: mostly the one that finds it due.
     Runner,
     /// A thread's, by the number of its environment.
     Thread(u64),
@@ -99,8 +99,8 @@ pub type Due = (Whose, Information);
 /// The timers of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timers {
-    /// By real time, by the time that the program runs, and by the same once more (`ITIMER_REAL` and so on); then what
-    /// limits this time: signals once a second, and the end.
+    /// By real time, by the time that the program runs, and by the same once more (`ITIMER_REAL` and so on). Then the
+    /// limit of this time: signals once a second, and the end.
     pub interval: [Timer; 5],
     /// Those that the program created, by number.
     pub created: Vec<Option<Created>>,
@@ -142,8 +142,8 @@ impl Timers {
         }
     }
 
-    /// Signals of every timer that has expired: `now` on the clock since boot, `used` by the time that the program ran, `ran` by that
-    /// of one of its threads.
+    /// Signals of every timer that has expired: `now` on the clock since boot, `used` by the time that the program
+    /// ran, `ran` by that of one of its threads.
     pub fn expire(&mut self, now: u64, used: u64, ran: impl Fn(u64) -> u64) -> Vec<Due> {
         let mut due = Vec::new();
         let signals = [

@@ -15,7 +15,7 @@ use runtime::lock::Lock;
 use runtime::predicate::Term;
 use runtime::{EnvironmentId, clock};
 
-/// The timers of a process, and when somebody has to look at them.
+/// The timers of a process, and when a thread has to look at them.
 #[derive(Debug, Default)]
 pub struct ExpiryTimers {
     /// The timers.
@@ -58,19 +58,19 @@ impl ExpiryTimers {
     pub fn next(&self) -> Option<u64> {
         match self.next.load(Acquire) {
             0 => None,
-            // Who waits does not run, so that only real time counts.
+            // A waiter does not run, so that only real time counts.
             1 => Some(self.timers.lock().earliest()).filter(|time| *time != 0),
             time => Some(time),
         }
     }
 
-    /// When the next expires, 0 where none is set: what is not 0 is to be looked at more closely ([`Self::is_due`]).
+    /// When the next expires, 0 where none is set: a caller looks at another value more closely ([`Self::is_due`]).
     #[inline]
     pub fn soonest(&self) -> u64 {
         self.next.load(Acquire)
     }
 
-    /// Whether somebody has to look at the timers now.
+    /// Whether a timer is due now.
     #[inline]
     pub fn is_due(&self) -> bool {
         let next = self.next.load(Acquire);

@@ -1,4 +1,4 @@
-//! Calls that change what stands beside a file's contents: its mode, its owner, its times (chmod(2), chown(2), utimensat(2)).
+//! Calls that change a file's mode, owner and times (chmod(2), chown(2), utimensat(2)).
 
 use super::dispatch::Call;
 use super::path::{HERE, WORKING_DIRECTORY, empty_of, known, note_missing, start, status_with_flags};
@@ -133,7 +133,8 @@ fn time_to_set(seconds: u64, nanoseconds: u64) -> Result<u64> {
     }
 }
 
-/// A time as the file system keeps it: what is too long ago or too far ahead becomes the first or last that it can keep.
+/// A time as the file system keeps it: what is too long ago or too far ahead becomes the first or last that it can
+/// keep.
 fn time_kept(seconds: u64, rest: u32) -> u64 {
     const FIRST: i64 = i64::MIN + 2;
     (seconds as i64).saturating_mul(1_000_000_000).saturating_add(i64::from(rest)).max(FIRST) as u64

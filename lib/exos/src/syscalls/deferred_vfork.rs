@@ -1,5 +1,5 @@
-//! Calls of a child that has not begun (`process::unborn`): those that change nothing but the memory that it shares with its
-//! parent, or that only it can find changed, are performed at once; with any other it begins.
+//! Calls of a deferred vfork child (`process::vfork_deferred`). Calls that change nothing but the memory that it shares
+//! with its parent, or that only it can find changed, are performed at once. Any other call materializes the child.
 
 use super::dispatch::{Call, NUMBERS, Operation, Operations};
 use super::{memory, process, signal};
@@ -23,7 +23,7 @@ pub(crate) static UNBORN: Operations = {
     table
 };
 
-/// The child begins, and the parent goes on.
+/// Materializes the child, and resumes the parent.
 pub(super) fn begin(call: &mut Call<'_>) -> Result<u64> {
     vfork_deferred::materialize(call.context);
     call.keep_registers();

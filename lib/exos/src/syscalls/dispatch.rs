@@ -17,8 +17,8 @@ use runtime::upcall::Context;
 /// A call that is being performed.
 #[derive(Debug)]
 pub struct Call<'a> {
-    /// Where the program was interrupted; `rax` gets the result. Of the registers that functions keep (rbx, rbp, r12 to r15)
-    /// nothing is known, and nothing can be changed, but in the calls that are not [`quick`].
+    /// Where the program was interrupted; `rax` gets the result. Of the registers that functions keep (rbx, rbp, r12 to
+    /// r15) nothing is known, and nothing can be changed, but in the calls that are not [`quick`].
     pub context: &'a mut Context,
     /// The process.
     pub process: &'static Process,
@@ -89,7 +89,7 @@ impl Call<'_> {
     }
 }
 
-/// Back to the `syscall`, behind the jump to the stub where there is one: the call is made again when the program goes on.
+/// Back to the `syscall`, behind the jump to the stub where there is one: the program repeats the call when it resumes.
 #[cold]
 pub(crate) fn make_again(context: &mut Context) {
     let frame = &mut context.frame;
@@ -97,8 +97,8 @@ pub(crate) fn make_again(context: &mut Context) {
     context.registers.rcx = frame.rip;
 }
 
-/// Of a table the calls that need not know every register: all but those that come back elsewhere, twice, or with all of
-/// them changed.
+/// Of a table the calls that need not know every register: all but those that come back elsewhere, twice, or with all
+/// of them changed.
 pub const fn quick(table: &Operations) -> Operations {
     const WHOLE: [u32; 7] = [
         linux::__NR_rt_sigreturn,

@@ -22,7 +22,8 @@ pub(super) fn name_to_handle_at(call: &mut Call<'_>) -> Result<u64> {
     Err(if flags as u32 & !KNOWN != 0 { Errno::EINVAL } else { Errno::EOPNOTSUPP })
 }
 
-/// There are no name spaces, as on a Linux that was built without; who has one thread shares nothing that could be made its own.
+/// There are no name spaces, as on a Linux that was built without; who has one thread shares nothing that could be made
+/// its own.
 pub(super) fn unshare(call: &mut Call<'_>) -> Result<u64> {
     const OWN: u32 = linux::CLONE_FS
         | linux::CLONE_FILES

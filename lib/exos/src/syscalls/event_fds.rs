@@ -234,8 +234,8 @@ fn wait(call: &Call<'_>, number: u64, to: u64, most: u64, timeout: Option<u64>) 
     }
 }
 
-/// Writes what has come of a set into the program's memory, packed: events, then the program's data. The first of it needs
-/// no room in the heap.
+/// Writes what has come of a set into the program's memory, packed: events, then the program's data. The first of it
+/// needs no room in the heap.
 fn tell(set: &Set, to: u64, most: usize) -> Result<u64> {
     const FEW: usize = 8;
     const BYTES: usize = EVENT_BYTES as usize;

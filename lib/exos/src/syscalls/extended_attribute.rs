@@ -117,7 +117,7 @@ fn remove(call: &Call<'_>, which: Which) -> Result<u64> {
     ask(call, which, &Wanted::plain(AttributeRequest::Remove, read_name(name)?)).map(|_| 0)
 }
 
-/// What somebody learns who asks for attributes of what is no file: users keep none beside a pipe.
+/// The error for attributes of what is no file: users keep none on a pipe.
 fn without_node(object: &Object, request: AttributeRequest, name: &[u8]) -> Errno {
     match request {
         _ if matches!(object, Object::Text(_)) || !name.starts_with(b"user.") => Errno::EOPNOTSUPP,

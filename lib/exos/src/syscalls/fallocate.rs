@@ -130,7 +130,7 @@ pub(super) fn advise(call: &mut Call<'_>) -> Result<u64> {
     }
 }
 
-/// What is to be read soon is in memory.
+/// Has no effect: files are in memory already (readahead(2)).
 pub(super) fn readahead(call: &mut Call<'_>) -> Result<u64> {
     let [number, ..] = call.arguments();
     let description = call.process.opened(number)?;
@@ -140,7 +140,7 @@ pub(super) fn readahead(call: &mut Call<'_>) -> Result<u64> {
     if matches!(description.object, Object::File { .. }) { Ok(0) } else { Err(Errno::EINVAL) }
 }
 
-/// What is to be written to a disk is where it will ever be.
+/// Has no effect: file data is already in the place that it keeps (sync_file_range(2)).
 pub(super) fn sync_file_range(call: &mut Call<'_>) -> Result<u64> {
     let [number, offset, count, flags, ..] = call.arguments();
     let description = call.process.opened(number)?;

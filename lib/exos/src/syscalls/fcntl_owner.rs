@@ -51,7 +51,7 @@ pub(super) fn fcntl(call: &Call<'_>, description: &OpenFile, command: u32, argum
     })
 }
 
-/// Somebody becomes the owner who is there; 0: nobody.
+/// Makes an existing process or group the owner; 0: none.
 fn set(call: &Call<'_>, description: &OpenFile, kind: u32, number: u32) -> Result<u64> {
     let wanted = u64::from(number);
     let is_own = wanted == call.process.number() || kind == linux::F_OWNER_PGRP && wanted == call.process.group();

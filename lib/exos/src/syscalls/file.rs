@@ -150,8 +150,8 @@ pub(super) fn pwritev2(call: &mut Call<'_>) -> Result<u64> {
     }
 }
 
-/// Flags that ask for nothing here, high priority, and data that is in memory at once; and that for the end of the file. Others are refused
-/// where pieces are to be moved at all.
+/// Flags that ask for nothing here, high priority, and data that is in memory at once; and that for the end of the
+/// file. Others are refused where pieces are to be moved at all.
 fn known_flags(call: &Call<'_>, flags: u64) -> Result<()> {
     const KNOWN: u32 = linux::RWF_HIPRI | linux::RWF_DSYNC | linux::RWF_SYNC | linux::RWF_APPEND;
     let [number, pieces, count, ..] = call.arguments();
@@ -337,7 +337,8 @@ pub(super) fn getdents64(call: &mut Call<'_>) -> Result<u64> {
     Ok(length)
 }
 
-/// The older form of `getdents64`: its records are as long, but their type stands in the last byte and the name one byte earlier.
+/// The older form of `getdents64`: its records are as long, but their type stands in the last byte and the name one
+/// byte earlier.
 pub(super) fn getdents(call: &mut Call<'_>) -> Result<u64> {
     const LENGTH: usize = 16;
     const TYPE: usize = 18;

@@ -50,7 +50,7 @@ pub(super) fn inotify_add_watch(call: &mut Call<'_>) -> Result<u64> {
     let (at, path) = start(call, HERE, &path)?;
     let last = Last::of(mask & linux::IN_DONT_FOLLOW == 0);
     let outcome = walk(at, &path, last, |files, at, rest| files.watch(watcher.node, at, rest, mask));
-    // What a process makes itself, as below /proc, nobody can watch for it.
+    // The server cannot watch files that a process makes itself, as below /proc.
     note_missing(call, &path, outcome)?.here(Errno::EOPNOTSUPP)
 }
 

@@ -42,8 +42,8 @@ fn operation(call: &mut Call<'_>) -> Result<u64> {
     }
 }
 
-/// Performs a call for an object, by the table of the image; the registers of the program stay as they are, unless the call
-/// sets them itself.
+/// Performs a call for an object, by the table of the image; the registers of the program stay as they are, unless the
+/// call sets them itself.
 pub(crate) fn perform(call: &mut Call<'_>, number: u64, arguments: [u64; 6]) -> Result<u64> {
     let before = call.context.registers;
     let registers = &mut call.context.registers;

@@ -27,7 +27,7 @@ pub(super) fn kcmp(call: &mut Call<'_>) -> Result<u64> {
             Ok(order(numbers[0], numbers[1]))
         }
         kind::MEMORY..=kind::SIGNAL_HANDLERS => Ok(order(first, second)),
-        // What nobody here has, all have in common.
+        // No process here has these, so all have the same.
         kind::INPUT_OUTPUT | kind::SEMAPHORES => Ok(0),
         kind::WATCHED => Err(Errno::EOPNOTSUPP),
         _ => Err(Errno::EINVAL),

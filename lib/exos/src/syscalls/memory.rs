@@ -13,7 +13,8 @@ use crate::vm::mremap::Remap;
 use crate::vm::vma::{Backing, Protection, Vma};
 use linux_raw_sys::general as linux;
 
-/// Bits beside the protection in `mprotect`: up to the start of a stack, up to its end, and one that means nothing.
+/// Bits of `mprotect` in addition to the protection: up to the start of a stack, up to its end, and one without a
+/// meaning.
 const PROT_GROWSDOWN: u64 = 0x0100_0000;
 const PROT_GROWSUP: u64 = 0x0200_0000;
 const PROT_SEM: u64 = 8;
@@ -78,7 +79,7 @@ pub(super) fn mmap(call: &mut Call<'_>) -> Result<u64> {
 
 /// Whether others see what is written, by the type that the flags name.
 const fn is_shared(flags: u32, is_file: bool) -> Result<bool> {
-    /// Flags that a mapping has to know, if it is to be told of those that it does not.
+    /// Flags that a mapping must know, if the caller wants an error for those that it does not.
     const KNOWN: u32 = linux::MAP_TYPE | 0xf0 | OLD | linux::MAP_STACK | linux::MAP_HUGETLB | 0x1f << 26;
     /// From growing down to not waiting for pages.
     const OLD: u32 = 0x1_f900;
@@ -226,7 +227,8 @@ pub(super) fn range(address: u64, bytes: u64) -> Result<u64> {
     end.ok_or(Errno::EINVAL)
 }
 
-/// The end of a range whose length is rounded up, around the end of all addresses to 0; `None` where it lies behind that.
+/// The end of a range whose length is rounded up, around the end of all addresses to 0; `None` where it lies behind
+/// that.
 pub(super) fn end_of(address: u64, bytes: u64) -> Option<u64> {
     address.checked_add(page_up(bytes).unwrap_or_default())
 }
@@ -285,7 +287,8 @@ pub(super) fn remap_file_pages(call: &mut Call<'_>) -> Result<u64> {
     })
 }
 
-/// Whether a mapping can go to an address: it must be aligned, within the program's, and beside what is there now.
+/// Whether a mapping can go to an address: it must be aligned, within the program's memory, and outside its present
+/// place.
 fn may_lie_at(to: u64, new_bytes: u64, (start, bytes): (u64, u64)) -> bool {
     let end = to.checked_add(new_bytes).filter(|end| *end <= PROGRAM_END);
     to.is_multiple_of(PAGE_SIZE) && end.is_some_and(|end| end <= start || start.saturating_add(bytes) <= to)

@@ -1,7 +1,7 @@
 //! The Linux calls: one function each, reached through a table that a native program can replace (DESIGN.md §5).
 //!
-//! A call gets the program's registers and gives a number or an error. Calls that are not in the table give `ENOSYS` and
-//! are counted.
+//! A call gets the program's registers and gives a number or an error. Calls that are not in the table give `ENOSYS`
+//! and are counted.
 
 #[cfg(target_os = "none")]
 mod attributes;

@@ -114,7 +114,7 @@ pub(super) fn mq_timedsend(call: &mut Call<'_>) -> Result<u64> {
     if signal != 0 {
         let detail = call.process.sender();
         let information = Information { signal: signal as u32, code: SI_MESGQ, detail, value };
-        // Who asked to be told may be gone.
+        // The process that asked for the notification may be gone.
         let _ = process_table::send(process, &information);
     }
     Ok(0)

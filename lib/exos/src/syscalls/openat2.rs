@@ -39,7 +39,7 @@ const RESOLVE: u32 = linux::RESOLVE_NO_XDEV
     | linux::RESOLVE_IN_ROOT
     | linux::RESOLVE_CACHED;
 
-/// The flags of `open` that count: few do beside `O_PATH`.
+/// The flags of `open` that count: with `O_PATH` few do.
 ///
 /// # Errors
 /// `EINVAL` for a folder that is to be made.

@@ -54,7 +54,7 @@ fn start_below<'p>(call: &Call<'_>, descriptor: u64, path: &'p [u8]) -> Result<(
 /// The directory `AT_FDCWD`, as an argument.
 pub(super) const HERE: u64 = WORKING_DIRECTORY as u32 as u64;
 
-/// What a path leads to, where the server shows it: nobody is asked.
+/// What a path leads to, where the dcache shows it: no RPC.
 #[inline(always)]
 fn find_shown(call: &Call<'_>, at: u64, path: &[u8], follow: bool) -> Option<Result<Status>> {
     call.process.files.lock().find(at, path, follow)
@@ -133,7 +133,7 @@ fn unless_full(process: &Process, error: Errno) -> Errno {
     require_room(process).err().unwrap_or(error)
 }
 
-/// Gives out a descriptor for what was opened. Where another thread has taken the last one meanwhile, it is closed again.
+/// Gives out a descriptor for what was opened, or closes it if another thread has taken the last number meanwhile.
 #[inline]
 pub(super) fn give_number(process: &Process, description: OpenFile, flags: u32) -> Result<u64> {
     process.install(description, 0, flags & linux::O_CLOEXEC != 0)
@@ -151,7 +151,7 @@ pub(super) fn take_up(process: &Process, opened: Opened, flags: u32) -> Result<u
 /// Flags by which opening may make a file.
 const MAKES: u32 = linux::O_CREAT | linux::O_TMPFILE & !linux::O_DIRECTORY;
 
-/// What the server shows of what is to be opened.
+/// What the dcache shows of the node to open.
 struct Shown {
     /// Its number, which everybody can find.
     node: u64,
@@ -189,8 +189,8 @@ fn may(call: &Call<'_>, owned: OwnerAndMode, wanted: u32) -> bool {
     owned.permits(identity.acting_on_files(), &identity.groups, wanted)
 }
 
-/// Opens what the server shows: what this process holds without need asking nobody, else by its number. Nothing where that
-/// cannot be, or is not so any more.
+/// Opens what the dcache shows: from the handle cache without an RPC, else by its number. Nothing where that cannot be,
+/// or is not so any more.
 fn open_shown(call: &Call<'_>, at: u64, path: &[u8], flags: u32) -> Option<Result<u64>> {
     let process = call.process;
     let shown = match look_up(call, at, path, flags)? {
@@ -298,7 +298,7 @@ fn device_object(number: (u32, u32), node: u64, flags: u32) -> Result<Object> {
     })
 }
 
-/// An end of the pipe of a FIFO, whose node is held: waits for somebody at the other end, as fifo(7) says.
+/// An end of the pipe of a FIFO, whose node is held: waits for a process at the other end, as fifo(7) says.
 fn open_fifo(node: u64, flags: u32) -> Result<Object> {
     let side = match flags & (linux::O_ACCMODE | linux::O_DIRECT) {
         linux::O_RDONLY => Side::Read,
@@ -395,8 +395,8 @@ fn status_of_start(call: &Call<'_>, at: u64) -> Result<Status> {
     }
 }
 
-/// Stores the status of what a program's path leads to: what is shown goes from the server's page to the program's memory at
-/// once.
+/// Stores the status of what a program's path leads to: what is shown goes from the server's page to the program's
+/// memory at once.
 #[inline(always)]
 fn put_status_at(call: &Call<'_>, at: u64, path: u64, flags: u64, to: u64) -> Result<u64> {
     let mut buffer = PathBuffer::default();

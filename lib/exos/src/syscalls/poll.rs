@@ -51,7 +51,7 @@ const fn with_found(polled: u64, found: u16) -> u64 {
     polled & 0xffff_ffff_ffff | (found as u64) << 48
 }
 
-/// What an entry stands for; nothing where it is to be passed over.
+/// The open file of an entry; nothing where the entry is skipped.
 fn description_of(call: &Call<'_>, polled: u64) -> Option<Result<Used>> {
     u64::try_from(polled as i32).ok().map(|number| call.process.description(number))
 }
@@ -171,13 +171,14 @@ fn poll_list(call: &Call<'_>, list: u64, count: u64, timeout: Option<u64>) -> Re
 
 /// Words of a set of descriptors that needs no room in the heap.
 const SET_WORDS: usize = linux::__FD_SETSIZE as usize / 64;
-/// Sets of descriptors, to read, to write, exceptional: what is waited for because of each, and what counts as having come.
+/// Sets of descriptors, to read, to write, exceptional: what is waited for because of each, and what counts as having
+/// come.
 const WANTED: [u16; SETS] = [READABLE, WRITABLE, SPECIAL];
 const MATCHING: [u16; SETS] = [READABLE | HUNG_UP | BROKEN | INVALID, WRITABLE | BROKEN | INVALID, SPECIAL];
 const SETS: usize = 3;
 
-/// What lies beyond all descriptors is not looked at: how many have room in the table, which is as large as on Linux for the highest one,
-/// but no smaller than a set of the usual size.
+/// Numbers beyond all descriptors are not looked at. The bound is the size of the table, which is as large as on Linux
+/// for the highest descriptor, but no smaller than a set of the usual size.
 fn below_all(call: &Call<'_>) -> usize {
     const STEP: usize = 128;
     let highest = call.process.descriptors.lock().iter().map(|(number, _)| number as usize).max().unwrap_or(0);
@@ -310,8 +311,8 @@ fn events(wanted: u16) -> impl Iterator<Item = Event> {
     readable.into_iter().chain((wanted & WRITABLE != 0).then_some(Event::Writable))
 }
 
-/// What of `poll` neither files nor pipes nor terminals have: ends of one half, and of sockets what is urgent, which goes where all
-/// else goes, and errors that wait.
+/// What of `poll` neither files nor pipes nor terminals have: ends of one half, and of sockets what is urgent, which
+/// goes where all else goes, and errors that wait.
 #[inline(never)]
 fn state_beside(description: &OpenFile, other: &dyn FileOps, wanted: u16, found: u16) -> u16 {
     let half_closed = wanted & linux::POLLRDHUP as u16;

@@ -55,7 +55,7 @@ pub(super) fn fork(call: &mut Call<'_>) -> Result<u64> {
     fork::fork(&in_child(call, 0), Options::PLAIN)
 }
 
-/// Where a child goes on, with another stack if there is one.
+/// Where a child resumes, with another stack if there is one.
 fn in_child(call: &Call<'_>, stack: u64) -> Context {
     let mut context = *call.context;
     context.registers.rax = 0;
@@ -68,7 +68,7 @@ fn in_child(call: &Call<'_>, stack: u64) -> Context {
 /// `clone`: a thread, or a process.
 pub(super) fn clone(call: &mut Call<'_>) -> Result<u64> {
     let [flags, stack, parent_number, child_number, base, _] = call.arguments();
-    // Of a signal that there is not nobody hears.
+    // The end of a child with an invalid exit signal is not reported.
     let signal = Some(flags as u32 & 0xff).filter(|signal| *signal <= 64).unwrap_or(0);
     let how = How { flags: flags & 0xffff_ff00, stack, parent_number, child_number, base, descriptor: parent_number };
     if how.has(linux::CLONE_PIDFD) && how.has(linux::CLONE_PARENT_SETTID | linux::CLONE_DETACHED) {

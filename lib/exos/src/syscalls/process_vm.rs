@@ -35,7 +35,7 @@ impl Pieces {
         self.0.last().map_or(0, |(_, bytes)| *bytes)
     }
 
-    /// Where they are; one goes on by so many.
+    /// The address of the next bytes; the list advances by so many.
     fn pass(&mut self, bytes: u64) -> u64 {
         let Some((address, left)) = self.0.pop() else { return 0 };
         if left > bytes {

@@ -18,7 +18,8 @@ use runtime::EnvironmentId;
 const PRIO_PROCESS: u32 = 0;
 const PRIO_GROUP: u32 = 1;
 const PRIO_USER: u32 = 2;
-/// Where the class of a priority of input and output lies, the classes, and how many levels two of them have (ioprio_set(2)).
+/// Where the class of a priority of input and output lies, the classes, and how many levels two of them have
+/// (ioprio_set(2)).
 const IO_CLASS: u32 = 13;
 const IO_NONE: u32 = 0;
 const IO_REAL_TIME: u32 = 1;
@@ -70,7 +71,8 @@ pub(super) fn setpriority(call: &mut Call<'_>) -> Result<u64> {
     outcomes.into_iter().rev().find(Result::is_err).unwrap_or(Ok(0))
 }
 
-/// Changes how a process is scheduled: that of another one its own library changes, if the server finds that it may be asked to.
+/// Changes how a process is scheduled: that of another one its own library changes, if the server finds that it may be
+/// asked to.
 fn set(call: &Call<'_>, number: u64, change: Change) -> Result<u64> {
     let may_raise = call.process.may(linux::CAP_SYS_NICE);
     if check_exists(call, number)? {
@@ -89,7 +91,7 @@ fn set(call: &Call<'_>, number: u64, change: Change) -> Result<u64> {
     }
     let request = Schedule { change: Some(change), may_raise };
     crate::procfs::request(number, &request.to_path()).map(|_| 0).map_err(|error| match (error, change) {
-        // It refuses by itself; or nobody may ask it.
+        // The process refuses by itself; or the caller may not ask it.
         (Errno::EACCES, Change::Priority(_)) if may_set(call, number) => Errno::EACCES,
         (Errno::EACCES, _) => Errno::EPERM,
         (error, _) => error,
@@ -133,8 +135,8 @@ fn attributes_of(call: &Call<'_>, number: u64) -> Result<Attributes> {
     Ok(told.and_then(|told| remote_request::schedule_from(&told)).unwrap_or_else(shown))
 }
 
-/// A process, by its number or 0 for the own one, or a thread of the own process. The session is the first of all, and
-/// nobody's.
+/// A process, by its number or 0 for the own one, or a thread of the own process. The session counts as one: it is the
+/// first process of all.
 fn check_exists(call: &Call<'_>, number: u64) -> Result<bool> {
     if (number as i32) < 0 {
         return Err(Errno::EINVAL);
@@ -217,7 +219,7 @@ pub(super) fn sched_rr_get_interval(call: &mut Call<'_>) -> Result<u64> {
     usercopy::write_word(to.wrapping_add(8), quantum).map(|()| 0)
 }
 
-/// Masks of CPUs look for a number below 0 as for any other: there is nobody.
+/// Calls for CPU masks treat a number below 0 as one without a process.
 fn nobody(error: Errno) -> Errno {
     if error == Errno::EINVAL { Errno::ESRCH } else { error }
 }

@@ -136,7 +136,7 @@ pub(super) fn read_information(from: u64, signal: u64) -> Result<Information> {
     Ok(Information { signal: signal as u32, code: code as u32 as i32, detail, value })
 }
 
-/// The same, if it may go to a process or a thread: nobody says to another process that the kernel sent it.
+/// The same, if it may go to a process or a thread: a process may not tell another one that the kernel sent it.
 fn sendable(call: &Call<'_>, target: u64, information: Information) -> Result<Information> {
     let is_said_of_kernel = information.code >= 0 || information.code == linux::SI_TKILL;
     if is_said_of_kernel && target != call.process.number() { Err(Errno::EPERM) } else { Ok(information) }

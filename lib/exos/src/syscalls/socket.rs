@@ -1,5 +1,6 @@
 //! Calls that make sockets, name and connect them. There are Unix-domain sockets; other families are another library's
-//! affair and refused as absent. `socket_message` is about what goes through them, `socket_option` about what can be set.
+//! affair and refused as absent. `socket_message` is about what goes through them, `socket_option` about what can be
+//! set.
 
 use super::dispatch::Call;
 use super::event_fds::open;

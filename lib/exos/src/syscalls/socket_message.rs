@@ -1,4 +1,5 @@
-//! Calls that send and receive by sockets: bytes, messages, and what goes with them: descriptors and credentials (unix(7)).
+//! Calls that send and receive by sockets: bytes, messages, and what goes with them: descriptors and credentials
+//! (unix(7)).
 
 use super::dispatch::Call;
 use super::socket::{peer_of, read_name, with_socket, write_name};
@@ -134,7 +135,7 @@ pub(super) fn scatter(data: &[u8], pieces: &[[u64; 2]]) -> Result<u64> {
 struct Packed {
     /// Packed descriptors.
     rights: Vec<u8>,
-    /// Who the program says that it is.
+    /// The credentials that the program claims.
     claimed: Option<Ucred>,
 }
 
@@ -154,7 +155,7 @@ fn send(
         let message = Outgoing { control: &control, data, claimed: packed.claimed };
         let sent = match name {
             0 => socket.send(&socket.outgoing()?, message, nonblocking),
-            // These go where they go, whatever name stands beside.
+            // These go to the peer, whatever name the call gives.
             _ if socket.kind == Kind::Packets => socket.send(&socket.outgoing()?, message, nonblocking),
             _ if socket.kind != Kind::Datagram => Err(match socket.outgoing() {
                 Ok(_) => Errno::EISCONN,
@@ -201,12 +202,12 @@ pub(super) fn recvfrom(call: &mut Call<'_>) -> Result<u64> {
     Ok(if flags & TRUNCATED != 0 { frame.whole } else { frame.data.len() as u64 })
 }
 
-/// Who has no name is told as nobody, where `getpeername` tells a family without one.
+/// A sender without a name has length 0, where `getpeername` reports a family without one.
 fn write_sender(sender: &[u8], at: u64, bytes_at: u64) -> Result<()> {
     if sender.is_empty() && at != 0 { usercopy::write_half(bytes_at, 0) } else { write_name(sender, at, bytes_at) }
 }
 
-/// Sockets of this family have nothing beside the bytes in their order.
+/// Sockets of this family have only the bytes in their order, nothing out of band.
 fn refuse_out_of_band(flags: u32) -> Result<()> {
     if flags & OUT_OF_BAND == 0 { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
 }
@@ -339,7 +340,7 @@ fn pack_numbers(call: &Call<'_>, socket: u64, (from, bytes): (u64, u64), packed:
     Ok(())
 }
 
-/// Who sends says who it is, which the server judges; what is wrong at first sight is told before anything is sent.
+/// Credentials that the sender claims, which the server judges; an obvious error is reported before anything is sent.
 fn read_claim(call: &Call<'_>, from: u64, length: u64) -> Result<Ucred> {
     if length != CONTROL_HEAD + CREDENTIAL_BYTES {
         return Err(Errno::EINVAL);

@@ -11,13 +11,15 @@ use alloc::vec::Vec;
 /// The level of options that all sockets have (asm/socket.h).
 pub(super) const SOCKET_LEVEL: u32 = 1;
 
-/// Those that are on or off and change nothing here: SO_REUSEADDR, SO_DONTROUTE, SO_BROADCAST, SO_KEEPALIVE, SO_OOBINLINE, SO_NO_CHECK,
-/// SO_REUSEPORT, SO_TIMESTAMP, SO_PASSSEC, SO_TIMESTAMPNS, SO_RXQ_OVFL, SO_NOFCS, SO_LOCK_FILTER, SO_SELECT_ERR_QUEUE.
+/// Those that are on or off and change nothing here: SO_REUSEADDR, SO_DONTROUTE, SO_BROADCAST, SO_KEEPALIVE,
+/// SO_OOBINLINE, SO_NO_CHECK, SO_REUSEPORT, SO_TIMESTAMP, SO_PASSSEC, SO_TIMESTAMPNS, SO_RXQ_OVFL, SO_NOFCS,
+/// SO_LOCK_FILTER, SO_SELECT_ERR_QUEUE.
 const FLAGS: [u32; 14] = [2, 5, 6, 9, 10, 11, 15, 29, 34, 35, 40, 43, 44, 45];
 /// Numbers that change nothing here: SO_PRIORITY, SO_RCVLOWAT, SO_MARK.
 const NUMBERS: [u32; 3] = [12, RECEIVE_LEAST, 36];
 const RECEIVE_LEAST: u32 = 18;
-/// Two numbers, which stand behind those: whether who closes waits for what was sent to arrive, and for how many seconds.
+/// Two numbers, which stand behind those: whether who closes waits for what was sent to arrive, and for how many
+/// seconds.
 const LINGER: u32 = 13;
 const LINGERS: usize = NUMBERS.len();
 
@@ -128,7 +130,7 @@ fn value(socket: &Socket, option: u32) -> Result<Vec<u8>> {
         other => {
             let at = NUMBERS.iter().position(|known| *known == other).ok_or(Errno::ENOPROTOOPT)?;
             let number = socket.settings.number(at);
-            // Less than one byte nobody waits for.
+            // The least number of bytes to wait for is one.
             half(if other == RECEIVE_LEAST { number.max(1) } else { number })
         }
     }

@@ -1,4 +1,5 @@
-//! Bytes that go from descriptor to descriptor without a stop in the program, by way of a pipe: splice(2), tee(2), vmsplice(2).
+//! Bytes that go from descriptor to descriptor without a stop in the program, by way of a pipe: splice(2), tee(2),
+//! vmsplice(2).
 
 use super::dispatch::Call;
 use super::file::{read_scattered, scattered};
@@ -268,8 +269,8 @@ fn empty(source: &Pipe, to: (&OpenFile, Option<u64>, u64), count: u64, waits: bo
     }
 }
 
-/// Into what takes bytes when it likes. What is left in the pipe when that fails or is interrupted somebody else may still read:
-/// nothing leaves it that was not taken, and nobody waits under its lock.
+/// Into what takes bytes when it likes. When that fails or is interrupted, others may still read what is left in the
+/// pipe. No byte leaves it that was not taken, and no thread waits under its lock.
 fn send(source: &Pipe, to: &OpenFile, count: u64, waits: bool) -> Result<u64> {
     if !wait_for_bytes(source, waits)? {
         return Ok(0);

@@ -92,8 +92,8 @@ pub(super) fn getcpu(call: &mut Call<'_>) -> Result<u64> {
     Ok(0)
 }
 
-/// Barriers for the threads of this process; and for all programs, which take as long as a slice: nobody here can interrupt the CPUs
-/// of others.
+/// Barriers for the threads of this process; and for all programs, which take as long as a slice: no process can
+/// interrupt the CPUs of others.
 pub(super) fn membarrier(call: &mut Call<'_>) -> Result<u64> {
     const QUERY: u32 = Command::MEMBARRIER_CMD_QUERY as u32;
     const GLOBAL: u32 = Command::MEMBARRIER_CMD_GLOBAL as u32;
@@ -116,7 +116,8 @@ pub(super) fn membarrier(call: &mut Call<'_>) -> Result<u64> {
     Ok(0)
 }
 
-/// Waits until every other CPU is idle or in another slice than now: it has been in the kernel in between, which is a barrier.
+/// Waits until every other CPU is idle or in another slice than now: it has been in the kernel in between, which is a
+/// barrier.
 fn global_barrier() {
     fence(SeqCst);
     let own = runtime::area::cpu();
@@ -130,8 +131,8 @@ fn global_barrier() {
     fence(SeqCst);
 }
 
-/// Whoever runs a thread of this process is interrupted, or has changed over since: a mapping goes, and the kernel waits until no
-/// CPU uses it.
+/// A CPU that runs a thread of this process is interrupted, or has switched since: a mapping goes, and the kernel waits
+/// until no CPU uses it.
 fn barrier(process: &Process) -> Result<()> {
     fence(SeqCst);
     let page = crate::budget::allocate()?;

@@ -29,8 +29,8 @@ pub(super) fn read(which: u64) -> Result<u64> {
     }
 }
 
-/// Nanoseconds that a process ran, or a thread of the own one, by the number of its clock (`clock_getcpuclockid`): the complement
-/// of the process's number (0: the own one), a bit for a thread, two for the kind.
+/// Nanoseconds that a process ran, or a thread of the own one, by the number of its clock (`clock_getcpuclockid`). That
+/// is the complement of the process's number (0: the own one), a bit for a thread, two for the kind.
 fn processor_time(which: i32) -> Result<u64> {
     match own_clock(which) {
         Some(Clock::Thread(number)) => return Ok(ran(number)),
@@ -111,7 +111,7 @@ pub(super) fn clock_getres(call: &mut Call<'_>) -> Result<u64> {
     Ok(0)
 }
 
-/// Nobody may set the machine's clock: what could be set at all is refused as to who is no administrator.
+/// No process may set the machine's clock: a clock that Linux could set is refused as to a process without privileges.
 pub(super) fn clock_settime(call: &mut Call<'_>) -> Result<u64> {
     let [which, time, ..] = call.arguments();
     if which as u32 != linux::CLOCK_REALTIME && processor_time(which as i32).is_err() {
@@ -121,7 +121,7 @@ pub(super) fn clock_settime(call: &mut Call<'_>) -> Result<u64> {
     Err(Errno::EPERM)
 }
 
-/// What disciplines the clock (adjtimex(2)): nothing does, and nobody may.
+/// Disciplines the clock (adjtimex(2)): nothing does, and no process may.
 pub(super) fn adjtimex(call: &mut Call<'_>) -> Result<u64> {
     let [settings, ..] = call.arguments();
     tell_discipline(settings)
@@ -222,7 +222,7 @@ pub(super) const fn can_wait(which: u64) -> bool {
     !matches!(which as u32, linux::CLOCK_MONOTONIC_RAW | linux::CLOCK_REALTIME_COARSE | linux::CLOCK_MONOTONIC_COARSE)
 }
 
-/// Whether a clock is that of the time which the calling thread computes, by its number: nobody sleeps by it.
+/// Whether a clock is that of the time which the calling thread computes, by its number: no thread sleeps by it.
 fn is_of_own_thread(which: u64) -> bool {
     const OF_THREAD: i32 = 4;
     let (which, own) = (which as i32, crate::hw::current::thread().shown_number());

@@ -1,8 +1,8 @@
-//! Files that get shorter, and holes in files, while somebody maps them: the pages go from the memory of every process, so that
-//! what lies past the end gives SIGBUS (mmap(2)).
+//! Truncated files, and holes in files, while processes map them. The pages go from the memory of every process, so
+//! that an access past the end gives SIGBUS (mmap(2)).
 //!
-//! The server knows who holds a file, and each of those is asked to look. Who is asked believes nothing but the server, of
-//! how long the file is now. Who is stopped is not waited for, and keeps the pages.
+//! The server knows who holds a file, and each of those is asked to look. The process that is asked trusts only the
+//! server for the present length of the file. The caller does not wait for a stopped process, which keeps the pages.
 
 use crate::errno::{Errno, Result};
 use crate::process::exit_status::Change;
@@ -13,8 +13,8 @@ use crate::server::handle::node_of;
 use crate::vm::vma::Backing;
 use alloc::vec::Vec;
 
-/// Bytes of a file are gone: from the memory of this process, with the copies that it has of them or without, and of all
-/// others, where the server says that others still have them.
+/// Bytes of a file are gone: from the memory of this process, with its copies of them or without. They go from all
+/// other processes, too, where the server says that others still have them.
 pub(super) fn cut_mappings(
     process: &Process,
     node: u64,
@@ -35,14 +35,15 @@ fn tell_others(process: &Process, node: u64, (first, end): (u64, u64)) -> Result
     for other in process_table::all().into_iter().filter(|other| holders.contains(&other.environment)) {
         let is_stopped = matches!(Change::from_word(other.change), Some(Change::Stopped(_)));
         if !is_stopped {
-            // Who ends meanwhile maps nothing any more.
+            // A process that ends meanwhile maps nothing any more.
             let _ = procfs::request(other.number, &path);
         }
     }
     Ok(())
 }
 
-/// What another process asks: the pages of a file beyond its end go, with copies; those in the range are looked up again.
+/// What another process asks: the pages of a file beyond its end go, with copies; those in the range are looked up
+/// again.
 pub(crate) fn answer_cut(process: &Process, path: &str) -> Result<Vec<u8>> {
     let [node, first, end] = remote_request::cut_from_path(path).ok_or(Errno::EINVAL)?;
     let handle = {

@@ -5,7 +5,8 @@ use exos::address_map::{CHOSEN_END, LEAST_ADDRESS, MMAP_TOP, PAGE_SIZE, PROGRAM_
 use exos::errno::Errno;
 use exos::vm::vma::{Backing, Protection, Vma, VmaList};
 
-/// Of each page its protection and, if it is a file's, its number there; few ranges are long, so that there are many areas.
+/// Of each page its protection and, if it is a file's, its number there; few ranges are long, so that there are many
+/// areas.
 #[test]
 fn areas_agree_with_a_page_by_page_model() {
     const SPAN: u64 = 150;

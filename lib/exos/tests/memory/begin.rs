@@ -62,7 +62,7 @@ fn a_program_begins_with_what_it_would_have_faulted_for() {
     }
 }
 
-/// The first touch of one part of a library brings what programs touch of all its parts, and of nothing beside them.
+/// The first touch of one part of a library brings what programs touch of all its parts, and no other pages.
 #[test]
 fn the_first_touch_of_a_library_brings_what_is_touched_of_all_of_it() {
     let (mut process, mut space) = (alone(), AddressSpace::default());
@@ -91,7 +91,8 @@ fn the_first_touch_of_a_library_brings_what_is_touched_of_all_of_it() {
     assert!(!there(&space).contains(&at(4)), "what programs touch came a second time");
 }
 
-/// The same areas, planned, have the same entries but for the numbers of their own pages, and say what these begin with.
+/// The same areas, planned, have the same entries but for the numbers of their own pages, and say what these begin
+/// with.
 fn check_plan(
     process: &Process,
     (node, areas, set): (u64, &[Vma], &[(u64, u64)]),

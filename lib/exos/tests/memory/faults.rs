@@ -29,8 +29,8 @@ fn who_walks_over_fresh_memory_faults_less_and_less() {
     }
 }
 
-/// Far apart, or side by side: after any faults, and pages dropped, the record is what the tables hold, and a page is what was
-/// written last, or zeros.
+/// Far apart, or side by side: after any faults, and pages dropped, the record is what the tables hold, and a page is
+/// what was written last, or zeros.
 #[test]
 fn sparse_memory_is_recorded_as_it_is_mapped() {
     const SPAN: u64 = 1 << 24;

@@ -35,7 +35,7 @@ fn pages_of_a_file_bring_their_neighbours_and_are_copied_when_written() {
                 Ok(written.get(&page).copied().unwrap_or(index as u8))
             };
             assert_eq!(process.read(&mut space, address), expected, "seed {seed}, step {step}");
-            // What the record says is what the tables hold, all of it in the area, and nobody writes a file's page.
+            // The record equals the tables, all of it in the area, and no process writes a file's page.
             let recorded: BTreeMap<u64, u64> = space.frames.within(0, u64::MAX >> 1).collect();
             assert_eq!(recorded, process.table, "seed {seed}, step {step}");
             assert!(recorded.keys().all(|at| (area.start..area.end).contains(at)), "seed {seed}, step {step}");
@@ -72,7 +72,7 @@ fn a_file_is_held_once_while_an_area_shows_it() {
     }
 }
 
-/// Who becomes another user keeps what is its own, and asks for the pages of files anew.
+/// A process that becomes another user keeps what is its own, and asks for the pages of files again.
 #[test]
 fn pages_of_files_are_let_go_of_and_come_again() {
     const COUNT: u64 = 8;

@@ -92,7 +92,7 @@ fn a_child_has_the_pages_of_files_that_others_touched() {
     assert_eq!(next.frames.within(0, u64::MAX >> 1).count(), expected.len());
 }
 
-/// Who makes one child after the other looks only at a number to see whether anything has changed.
+/// A process that makes one child after the other looks only at a number to see whether anything has changed.
 #[test]
 fn an_edition_is_another_one_when_a_child_would_begin_with_something_else() {
     let (mut process, mut space) = (alone(), AddressSpace::default());

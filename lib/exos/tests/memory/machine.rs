@@ -39,8 +39,8 @@ pub(crate) struct Process {
     pub(crate) machine: Rc<RefCell<Machine>>,
     pub(crate) table: BTreeMap<u64, u64>,
     pub(crate) others: Rc<RefCell<Vec<BTreeMap<u64, u64>>>>,
-    /// How many rows can still be changed that were not yet, each in a table that takes memory, and those that were; none:
-    /// as many as one likes.
+    /// How many rows can still be changed that were not yet, each in a table that takes memory, and those that were;
+    /// none: as many as one likes.
     pub(crate) rows_left: Option<(usize, BTreeSet<u64>)>,
     /// Pages that are at hand for a program that begins.
     pub(crate) at_hand: usize,
