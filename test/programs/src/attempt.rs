@@ -1,6 +1,6 @@
 //! Attempts: instructions that should raise an exception, and what came of them.
 //!
-//! [`attempt!`] runs assembly under a handler that notes the upcall frame and goes on behind the assembly.
+//! [`attempt!`] runs assembly under a handler that records the upcall frame and resumes behind the assembly.
 
 use abi::upcall::UpcallFrame;
 use core::sync::atomic::Ordering::Relaxed;

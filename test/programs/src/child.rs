@@ -16,8 +16,8 @@ use runtime::page::Allocator;
 use runtime::window::Window;
 use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, clock, entry, exposed, syscall, time_slice};
 
-/// How long a test in a child may take without coming any further, in nanoseconds: no verdict hangs on the pace of the host,
-/// only on whether what is waited for comes at all.
+/// How long a test in a child may take without coming any further, in nanoseconds. No verdict depends on the pace of
+/// the host, only on whether the awaited event comes at all.
 pub const LIMIT: u64 = 120_000_000_000;
 /// Status word of a child that counts how far it has come, where that takes long.
 const PROGRESS: usize = 40;
@@ -162,8 +162,9 @@ pub fn sleeps(child: &Child) -> bool {
     child.info().is_some_and(|info| info.budget[Resource::Predicate as usize].used.load(Acquire) != 0)
 }
 
-/// Lets a child that serves transfers, and says so in its first status word, come to its waiting place. That it was given time says nothing: a busy host may have used it up before the
-/// child's first instruction, or between two of them; and then the child is refused as busy, rightly.
+/// Lets a child that serves transfers, and says so in its first status word, come to its waiting place. That it was
+/// given time says nothing: a busy host may have used it up before the child's first instruction, or between two of
+/// them. Then the child is refused as busy, rightly.
 ///
 /// # Errors
 /// When it does not come there.
@@ -181,7 +182,8 @@ pub fn eventually(condition: impl FnMut() -> bool) -> bool {
     eventually_by(|| 0, condition)
 }
 
-/// Waits until a condition holds that takes many steps; `progress` changes with each, and each may take as long as a busy host needs.
+/// Waits until a condition holds that takes many steps; `progress` changes with each, and each may take as long as a
+/// busy host needs.
 pub fn eventually_by(progress: impl Fn() -> u64, mut condition: impl FnMut() -> bool) -> bool {
     let (mut come, mut end) = (progress(), clock::now() + LIMIT / 2);
     while !condition() {

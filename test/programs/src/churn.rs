@@ -1,11 +1,12 @@
 //! Churn: environments come and go, move pages among themselves, and have pages taken from them by force; in the end
 //! everything is accounted for.
 //!
-//! All children hold a key for a common pool of pages, and offer pages to each other on a board that all of them write:
-//! who finds an offer claims the page. One in three ignores every request to give pages back. Each child publishes its
-//! repossession vector, which must tell of exactly the pages that were seen to be taken from it. Where there are several
-//! CPUs the children are spread over them: it is seen then how many pages are taken from those that do not run beside their
-//! creator, but not which, as others free pages at the same time; of those that do run beside it nothing is seen.
+//! All children hold a key for a common pool of pages, and offer pages to each other on a board that all of them write.
+//! A child that finds an offer claims the page. One in three ignores every request to give pages back. Each child
+//! publishes its repossession vector, which must tell of exactly the pages that were seen to be taken from it. Where
+//! there are several CPUs the children are spread over them. The number of pages that are taken from those on other
+//! CPUs than their creator is seen then, but not which pages, as others free some at the same time. Of children on the
+//! creator's CPU nothing is seen.
 
 extern crate alloc;
 
@@ -176,7 +177,7 @@ struct Victim {
     taken: Vec<u64>,
 }
 
-/// Who creates, takes and destroys.
+/// The creator, which also takes pages and destroys.
 struct Churn<'a> {
     world: &'a World,
     random: Random,
@@ -210,7 +211,8 @@ impl Churn<'_> {
         Ok(())
     }
 
-    /// Ends a child, whose vector tells of what was taken from it and, though pages of others were taken, of nothing else.
+    /// Ends a child, whose vector tells of what was taken from it and, though pages of others were taken, of nothing
+    /// else.
     fn end(&mut self, index: usize) -> Outcome {
         let Victim { child, taken, .. } = &self.children[index];
         let found = published(child)?;
@@ -327,8 +329,8 @@ pub fn run(world: &World, amount: Amount) -> Outcome {
     check!(after == before, "the account was {before:?} and is {after:?}");
     check!(churn.moved >= amount.moves, "only {} pages were moved", churn.moved);
     let Churn { taken, unclear, .. } = churn;
-    // With several CPUs a host that has fewer may end a slice in any taking, as each waits for all of them; and a child may be
-    // asked before its CPU has begun it, when it has little that could be taken.
+    // With several CPUs a host that has fewer may end a slice in any taking, as each waits for all of them. A child may
+    // also be asked before its CPU has begun it, when it has little that could be taken.
     let (least, seen) = if cpus() > 1 { (32, true) } else { (8, unclear * 10 <= taken) };
     check!(taken * least >= amount.environments && seen, "{taken} were taken, {unclear} unseen");
     world.pages_add_up()

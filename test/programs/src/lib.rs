@@ -1,10 +1,10 @@
-//! The harness of the guests: named tests, a victim that runs beside them, and what must hold after each.
+//! The harness of the guests: named tests, a victim that runs in parallel, and what must hold after each.
 //!
-//! A guest is the first environment of a machine and holds the root key. A [`Test`] runs in it ([`Place::Here`]) or in a
-//! child of its own that holds nothing but what the harness gives it ([`Place::Child`]): that is where evil is done.
-//! After each test the kernel must answer, every page must be accounted for, no entry into the kernel may have been longer
-//! than its bound (where the clock counts instructions), and the victim, an environment that only computes, must have made
-//! progress with its data whole.
+//! A guest is the first environment of a machine and holds the root key. A [`Test`] runs in it ([`Place::Here`]) or in
+//! a child of its own that holds nothing but what the harness gives it ([`Place::Child`]): that is where evil is done.
+//! After each test the kernel must answer, and every page must be accounted for. No entry into the kernel may have been
+//! longer than its bound, where the clock counts instructions. The victim, an environment that only computes, must have
+//! made progress with its data whole.
 
 #![no_std]
 

@@ -1,7 +1,7 @@
-//! A shadow of what the kernel exposes: what every record must say, by the account of whoever acts.
+//! A shadow of what the kernel exposes: what every record must say, by the account of the actor.
 //!
-//! The actor keeps the shadow in pages that it shows read-only to an observer. The observer holds no key at all; it reads
-//! the exposed structures, counts again what can be counted from them, and compares both with the shadow.
+//! The actor keeps the shadow in pages that it shows read-only to an observer. The observer holds no key at all; it
+//! reads the exposed structures, counts again what can be counted from them, and compares both with the shadow.
 
 use abi::budget::Resource;
 use abi::environment::State;
@@ -29,7 +29,7 @@ const STATE: u64 = 0xff_00ff | (ORPHAN as u64) << 8;
 pub struct PageShadow {
     /// Kind, orphan bit, level.
     pub state: AtomicU64,
-    /// Who is charged.
+    /// The environment that is charged.
     pub owner: AtomicU64,
     /// Access list and references.
     pub access: AtomicU64,
@@ -61,7 +61,7 @@ pub struct Shadow {
     pub forced_count: AtomicU64,
     /// The environments that there are or were.
     pub environments: [EnvironmentShadow; ENVIRONMENTS],
-    /// Who owns each position.
+    /// The owner of each position.
     pub slices: [[AtomicU64; SLICES_PER_CPU]; CPUS],
 }
 

@@ -1,8 +1,8 @@
-//! A snapshot of what the kernel exposes, to show that refused calls changed nothing: page records, environments, positions,
-//! and counts, each folded into one number.
+//! A snapshot of what the kernel exposes, to show that refused calls changed nothing: page records, environments,
+//! positions, and counts, each folded into one number.
 //!
-//! Left out is what changes without a call: time, slices begun, who runs, terms that were looked at, and the flag of free pages
-//! that an idle CPU has filled with zeros.
+//! Left out is what changes without a call: time, slices begun, the running environment, and terms that were looked at.
+//! So is the flag of free pages that an idle CPU has filled with zeros.
 
 use crate::child::eventually;
 use crate::{Outcome, check};
@@ -27,7 +27,7 @@ impl Snapshot {
         Self { pages: pages(), environments: environments(), positions: positions(), counts: counts() }
     }
 
-    /// What is exposed once nobody else changes anything: who made this environment may be about to sleep.
+    /// The exposed state once it is stable: the creator of this environment may be about to sleep.
     ///
     /// # Errors
     /// When that does not come.

@@ -1,4 +1,4 @@
-//! The victim: an environment that only computes, beside everything that the tests do.
+//! The victim: an environment that only computes, while the tests do everything else.
 //!
 //! It fills memory with a pattern, checks it over and over, and counts the rounds in its public page. It never makes a
 //! kernel call but those at the end of its slices.
@@ -55,7 +55,7 @@ impl Victim {
         self.word(ROUNDS)
     }
 
-    /// Lives, is undamaged, and goes on.
+    /// It lives, is undamaged, and advances.
     ///
     /// # Errors
     /// What is wrong with it.

@@ -1,5 +1,5 @@
-//! A thread that keeps writing to one address, mapped or not, on the last CPU: what it writes through is to end with the call of the
-//! kernel's that ends it, whatever the CPU remembers (FAULTS row 9).
+//! A thread that keeps writing to one address, mapped or not, on the last CPU. Its writes must end with the kernel call
+//! that ends the mapping, whatever the CPU remembers (FAULTS row 9).
 
 use crate::attempt::watch;
 use crate::{Outcome, attempt, check, granted};
@@ -45,7 +45,8 @@ impl Writer {
         WRITES.load(SeqCst)
     }
 
-    /// Waits until it has written once more. It has a CPU of its own: nobody gives way here, and the victim keeps to its slices.
+    /// Waits until it has written once more. It has a CPU of its own: no thread gives way here, and the victim keeps to
+    /// its slices.
     ///
     /// # Errors
     /// That it does not write.

@@ -91,7 +91,8 @@ fn fill_buffer(page: PageNumber) {
     words.iter().for_each(|(offset, word)| BUFFER[offset / 8].store(*word, SeqCst));
 }
 
-/// What calls with a forged key are about: a page of this environment's own, its creator, and one that is being destroyed.
+/// What calls with a forged key are about: a page of this environment's own, its creator, and one that is being
+/// destroyed.
 struct About {
     page: PageNumber,
     creator: EnvironmentId,
@@ -142,8 +143,8 @@ impl About {
     }
 }
 
-/// Keys are slots of a ring that only the kernel writes: to forge one is to guess a number. Every slot that is empty, each valid
-/// number with one bit changed, and random ones, in every call that takes a key: nothing changes.
+/// Keys are slots of a ring that only the kernel writes: to forge one is to guess a number. Every slot that is empty,
+/// each valid number with one bit changed, and random ones, in every call that takes a key: nothing changes.
 fn fault_01_forged_key() -> Outcome {
     let creator = exposed::environment(area::number()).map_or(0, |info| info.creator.load(SeqCst));
     let creator = EnvironmentId(creator);
@@ -210,7 +211,8 @@ fn fault_02_name_after_it_was_removed() -> Outcome {
     Ok(())
 }
 
-/// What a key gives is remembered where it was used: it is lost with the name, or with the key, and nothing else with it.
+/// What a key gives is remembered where it was used: it is lost with the name, or with the key, and nothing else with
+/// it.
 fn fault_02_rights_that_were_used_before() -> Outcome {
     const LISTS: usize = 12;
     let key = granted!(key::derive(KeyIndex::FIRST, Rights::ALL, 0));

@@ -1,5 +1,5 @@
-//! Destruction at any moment, after any call, of many at once: whatever an environment had comes back to whom it came from, to
-//! the last page, position, key and pin.
+//! Destruction at any moment, after any call, of many at once: whatever an environment had comes back to whom it came
+//! from, to the last page, position, key and pin.
 #![no_std]
 #![no_main]
 
@@ -48,7 +48,7 @@ struct Audit {
     budget: Vec<[u64; 3]>,
     /// Environments that are not gone.
     environments: usize,
-    /// Positions that somebody owns, and those in which somebody else runs.
+    /// Positions that have an owner, and those in which another environment runs.
     positions: [usize; 2],
     /// Pins of all pages.
     pins: u64,
@@ -268,7 +268,7 @@ extern "C" fn live_on(_: u64) {
     }
 }
 
-/// Makes others in its address space, as many as it may, and then goes on trying.
+/// Makes others in its address space, as many as it may, and then keeps trying.
 extern "C" fn bomb(_: u64) {
     let area = Area::current();
     loop {
@@ -288,8 +288,8 @@ extern "C" fn bomb(_: u64) {
 /// Status word: how often it was tried.
 const TRIED: usize = 3;
 
-/// However often it tries, they are as many as its budget allows, and what is refused costs nothing; the others go on, and make
-/// what they want.
+/// However often it tries, they are as many as its budget allows, and what is refused costs nothing; the others go on,
+/// and make what they want.
 fn fault_48_fork_bomb(world: &World) -> Outcome {
     let before = Audit::take()?;
     let mut builder = prepare(world, bomb, 0)?;
@@ -335,7 +335,8 @@ extern "C" fn begin_to_burrow(_: u64) {
     burrow(0);
 }
 
-/// The first of them, too; when the line is complete it destroys the others, on a stack of eight pages, and has its budget again.
+/// The first of them, too; when the line is complete it destroys the others, on a stack of eight pages, and has its
+/// budget again.
 extern "C" fn burrow_and_fill(_: u64) {
     FIRST.store(Area::current().address(), SeqCst);
     let all = || [Resource::Environment, Resource::Slice].map(left);
@@ -350,8 +351,8 @@ extern "C" fn burrow_and_fill(_: u64) {
     runtime::entry::exit(u32::from(filled.is_err() || all() != before));
 }
 
-/// Makes one of its own kind in its address space, and leaves it all that it has: its key, and the rest of its budget. At the end
-/// of the budget it goes on trying.
+/// Makes one of its own kind in its address space, and leaves it all that it has: its key, and the rest of its budget.
+/// At the end of the budget it keeps trying.
 extern "C" fn burrow(depth: u64) {
     // SAFETY: the first one's area, in this address space, is there until all are destroyed.
     let first = unsafe { Area::at(FIRST.load(SeqCst)) };
@@ -397,8 +398,8 @@ fn first_of_a_line(world: &World, function: extern "C" fn(u64), depth: u64) -> R
     Ok(child)
 }
 
-/// Bombs that make bombs are no more than the first one's budget allows either, and who destroys the first destroys all of them,
-/// however long the line is, and on a small stack.
+/// Bombs that make bombs are no more than the first one's budget allows either. To destroy the first is to destroy all
+/// of them, even with a long line and a small stack.
 fn fault_48_bombs_that_make_bombs(world: &World) -> Outcome {
     let before = Audit::take()?;
     let depth = DEPTH.min(exposed::kernel().free_pages.load(SeqCst) / 2 / PAGES_OF_ONE);
@@ -463,7 +464,8 @@ extern "C" fn fill_the_table(_: u64) {
     }
 }
 
-/// Somebody takes every environment that it may have. Who gave it all but one has that one; the next finds the table full.
+/// A hog takes every environment that it may have. Its creator gave it all but one and takes that one; the next
+/// creation finds the table full.
 fn fault_48_full_table(world: &World) -> Outcome {
     let before = Audit::take()?;
     let slots = exposed::kernel().environments.load(SeqCst);

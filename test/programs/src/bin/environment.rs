@@ -397,7 +397,8 @@ fn budgets_come_back(world: &World) -> Outcome {
     Ok(())
 }
 
-/// What one has that has ended, or inherits, is moved by whoever controls it; nothing is given to it, and what is gone has nothing.
+/// The controller of an ended environment moves what that one has or inherits. Nothing is given to it, and what is gone
+/// has nothing.
 fn the_budget_of_a_dying_one_is_to_be_had(world: &World) -> Outcome {
     const PAGE: u64 = Resource::Page as u64;
     let before = used();
@@ -462,7 +463,8 @@ fn private_pages() -> Vec<PageNumber> {
     own.filter(is_private).collect()
 }
 
-/// Its public page, its number and its place among its creator's stay, and nothing that it used, until it is destroyed for good.
+/// Its public page, its number and its place among its creator's stay, and nothing that it used, until it is destroyed
+/// for good.
 fn what_is_left_of_one_that_is_still_asked_about(world: &World) -> Outcome {
     let seen = || (exposed::kernel().free_pages.load(SeqCst), used());
     // The first time takes tables and room on the heap, and its child's pages are this environment's from then on.
@@ -530,7 +532,7 @@ extern "C" fn hold_much(argument: u64) {
     count_to(argument);
 }
 
-/// Tells how many keys it has beside the well-known one and its own, before it counts and ends.
+/// Reports how many keys it has in addition to the well-known one and its own, before it counts and ends.
 extern "C" fn tell_keys(argument: u64) {
     let is_there = |slot: &u64| syscall::key_drop(area::number(), KeyIndex(*slot), KeyIndex::FIRST).is_ok();
     let keys = (KeyIndex::FIRST.0 + 1..abi::limits::KEYS as u64).filter(is_there).count();
@@ -573,7 +575,8 @@ fn a_dead_environment_begins_again(world: &World) -> Outcome {
     Ok(())
 }
 
-/// Maps a page at two places in the middle of the upcall stack, which nothing has reached yet: in one at least it is wrong.
+/// Maps a page at two places in the middle of the upcall stack, which nothing has reached yet: in one at least it is
+/// wrong.
 fn map_into_the_area(page: PageNumber) {
     let rows = [3, 4].map(|place| abi::page_table::MapRow {
         address: abi::boot::AREA + place * 0x1000 | 1,
@@ -617,7 +620,7 @@ fn an_address_space_stays_with_who_begins_again(world: &World) -> Outcome {
     granted!(child.run(0, time_slice::ANY_POSITION));
     for round in 2..6 {
         check!(child.wait(u64::MAX), "the child does not end");
-        // Who runs, writes and takes calls has set no entry; who maps has, whatever became of it.
+        // A child that runs, writes and takes calls has set no entry; one that maps has, whatever became of the entry.
         let is_other = edits(child.pages.list) != before;
         check!(is_other == (round == 4), "round {round}: tables were {before:?} and are {:?}", edits(child.pages.list));
         before = edits(child.pages.list);

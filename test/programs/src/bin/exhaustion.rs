@@ -1,6 +1,6 @@
-//! What happens when pages run out: the budget's, or the machine's; at the n-th page that is asked for, for every n; for ever,
-//! or only once. The kernel allocates nothing by itself: every object of it is made of pages that its caller had before, so that
-//! who runs out does so at `page_allocate`, and has only to give back what it has.
+//! What happens when pages run out: the budget's, or the machine's; at the n-th page that is asked for, for every n;
+//! for ever, or only once. The kernel allocates nothing by itself: every object of it is made of pages that its caller
+//! had before. So a caller runs out at `page_allocate`, and has only to give back what it has.
 #![no_std]
 #![no_main]
 
@@ -58,8 +58,8 @@ impl Things<'_> {
         self.take(|| Allocator::own().allocate())
     }
 
-    /// One of everything that is made of pages: a mapping with tables of its own, a copy, an access list, a page of regions, an
-    /// address space, an environment.
+    /// One of everything that is made of pages: a mapping with tables of its own, a copy, an access list, a page of
+    /// regions, an address space, an environment.
     fn make_all(&mut self) -> Result<(), Failure> {
         let page = self.fresh()?;
         for level in (1..=3).rev() {
@@ -124,8 +124,8 @@ fn map(entry: u64) -> Result<(), Failure> {
     address_space::own().apply(&[MapRow { address: FAR | KEY.0, entry }])
 }
 
-/// Leaves so many pages, for every number up to what is needed, and makes everything: once giving up at the first refusal, which
-/// has to be `expected`, once asking again after one page more was given back.
+/// Leaves so many pages, for every number up to what is needed, and makes everything. Once it gives up at the first
+/// refusal, which has to be `expected`; once it asks again after one page more was given back.
 fn with_few_pages(mut hoard: Vec<PageNumber>, expected: Error) -> Outcome {
     let own = exposed::environment(area::number()).ok_or("no record")?;
     let used =

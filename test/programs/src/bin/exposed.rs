@@ -1,5 +1,5 @@
-//! What is exposed is what is so: an actor does things and keeps account of them, and an observer that holds no key at all
-//! counts every exposed structure again and compares it with that account (DESIGN.md §1, test 5; §8).
+//! The exposed structures are true. An actor does things and keeps account of them. An observer that holds no key at
+//! all counts every exposed structure again and compares it with that account (DESIGN.md §1, test 5; §8).
 #![no_std]
 #![no_main]
 

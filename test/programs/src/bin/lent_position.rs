@@ -1,5 +1,5 @@
-//! Positions that are lent by control transfers: who runs in them, who returns them, and how they come back from whom was
-//! called, however that one went on, or died.
+//! Positions that are lent by control transfers: who runs in them, who returns them, and how they come back from whom
+//! was called, however that one went on, or died.
 #![no_std]
 #![no_main]
 
@@ -87,8 +87,8 @@ extern "C" fn close_for_a_while(area: u64) {
     }
 }
 
-/// Who cannot be entered when its answer is there, however long, asks for it afterwards. A position that went with the call
-/// comes back with the answer.
+/// A caller that cannot be entered when its answer is there, however long, asks for it afterwards. A position that went
+/// with the call comes back with the answer.
 fn an_answer_is_kept_for_who_cannot_be_entered(world: &World) -> Outcome {
     let child = without_slice(world, serve_long, 0)?;
     settle(&child)?;
@@ -168,7 +168,8 @@ extern "C" fn give_for_ever(to: u64) {
     }
 }
 
-/// Calls a callee that gets slices: it may be running, or was switched out whole by a busy host, and is called again then.
+/// Calls a callee that gets slices: it may be running, or was switched out whole by a busy host, and is called again
+/// then.
 fn call_when_free(kind: Kind, callee: EnvironmentId, message: &mut Message) -> Result<(), Failure> {
     let mut outcome = Ok(());
     eventually(|| {
@@ -178,8 +179,8 @@ fn call_when_free(kind: Kind, callee: EnvironmentId, message: &mut Message) -> R
     outcome
 }
 
-/// A position that was lent comes back also when the callee was resumed in another slice: by a yield, or in its own. Who
-/// lent it runs in every round after that, and the callee in none but its own.
+/// A position that was lent comes back also when the callee was resumed in another slice: by a yield, or in its own.
+/// The lender runs in every round after that, and the callee in none but its own.
 fn the_position_comes_back_from_another_slice(world: &World) -> Outcome {
     for has_slice in [false, true] {
         let child = without_slice(world, serve_elsewhere, 0)?;
@@ -274,7 +275,7 @@ extern "C" fn serve_relay(_: u64) {
     serve(relay)
 }
 
-/// A position that somebody else runs in than its owner.
+/// A position in which an environment other than its owner runs.
 fn stray() -> Option<(u64, usize, u64, u64)> {
     let cpus = 0..exposed::kernel().cpus.load(SeqCst);
     cpus.flat_map(|cpu| exposed::slices(cpu).iter().enumerate().map(move |(at, slice)| (cpu, at, slice)))
@@ -282,9 +283,9 @@ fn stray() -> Option<(u64, usize, u64, u64)> {
         .find(|(_, _, owner, runner)| owner != runner)
 }
 
-/// We call one that calls another, each lending the position, and the last answers in another slice: in one that is given to
-/// it, or in its own. The one in the middle, and we, may have slices besides in which no answer comes. In the end everybody
-/// runs in its own positions, and everybody had its answer.
+/// We call one that calls another, each lending the position, and the last answers in another slice: in one that is
+/// given to it, or in its own. The one in the middle, and we, may have slices besides in which no answer comes. In the
+/// end everybody runs in its own positions, and everybody had its answer.
 fn every_position_comes_back_through_a_chain(world: &World) -> Outcome {
     for case in 0..8 {
         let [last_has, middle_has, more] = [1, 2, 4].map(|bit| case & bit != 0);
@@ -375,7 +376,7 @@ extern "C" fn overrun_in_a_call(callee: u64) {
     eventually(|| false);
 }
 
-/// A caller is switched out whole while a trusted callee runs in its only position: the callee, which nobody can answer for,
+/// A caller is switched out whole while a trusted callee runs in its only position. The callee, which cannot answer,
 /// gives it the CPU until it can be entered.
 fn who_was_forced_out_in_a_trusting_call_is_answered(world: &World) -> Outcome {
     let callee = without_slice(world, serve_when_forced, 0)?;
@@ -454,7 +455,7 @@ fn several_positions_are_lent_at_once(_: &World) -> Outcome {
     Ok(())
 }
 
-/// In how many positions of ours somebody runs.
+/// In how many of our positions `runner` runs.
 fn runs_in(runner: EnvironmentId) -> usize {
     positions_of(area::number()).filter(|at| exposed::slices(0)[*at].runner.load(SeqCst) == runner.0).count()
 }

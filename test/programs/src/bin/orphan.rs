@@ -180,7 +180,8 @@ fn who_gives_a_page_up_is_charged_and_nobody_else(world: &World) -> Outcome {
     Ok(())
 }
 
-/// A giver dies, whose creator has no page to spare: between any two steps of the giver's end the creator uses no more than it may.
+/// A giver dies, whose creator has no page to spare: between any two steps of the giver's end the creator uses no more
+/// than it may.
 fn an_heir_gets_orphans_with_what_allowed_them(world: &World) -> Outcome {
     const LIMIT: u64 = 0;
     // What the heap takes meanwhile is used.
@@ -241,7 +242,8 @@ fn unlink(address: u64) -> Result<PageNumber, Failure> {
     }
 }
 
-/// Uses the pages that the creator names, each in its way. An error is the number of the way that was refused, plus one.
+/// Uses the pages that the creator names, each in its way. An error is the number of the way that was refused, plus
+/// one.
 fn hold_all() -> Result<(), u64> {
     let page = |way: usize| PageNumber(orders()[1 + way].load(SeqCst));
     let at = |way: usize| move |_: Failure| way as u64 + 1;
@@ -259,7 +261,8 @@ fn hold_all() -> Result<(), u64> {
     own.apply(&[MapRow { entry: row.entry | LARGE, ..row }]).map_err(at(IN_A_LARGE_ONE))
 }
 
-/// A table with many entries for a page is shared, copied in part, and gone: what is left is the copy, which nothing leads to.
+/// A table with many entries for a page is shared, copied in part, and gone: what is left is the copy, which nothing
+/// leads to.
 fn begin_a_copy(page: PageNumber) -> Result<(), Failure> {
     let (own, second) = (address_space::own(), OTHER + SPAN);
     let rows: Vec<MapRow> = (0..256).map(|index| row(OTHER + index * 4096, page)).collect();
@@ -302,7 +305,7 @@ impl Bait {
         Ok(Self { pages, large, used })
     }
 
-    /// Who may read them, with the right given; 0: nobody but whose they are.
+    /// A second environment that may read them, with the right given; 0: only their owner may.
     fn admit(&self, key: KeyIndex, rights: Rights) -> Outcome {
         granted!(syscall::access_list_set(KeyIndex::FIRST, self.pages.list, 1, key, u64::from(rights.0)));
         Ok(())
@@ -378,7 +381,7 @@ extern "C" fn sleep(_: u64) {
     }
 }
 
-/// The watcher gets no slice any more and never looks at its predicate: that keeps nobody from using the page otherwise.
+/// The watcher gets no slice any more and never looks at its predicate; the page can be used otherwise all the same.
 fn a_watched_page_is_free_at_once(world: &World) -> Outcome {
     let begun = figures();
     let own = Allocator::own();

@@ -48,7 +48,7 @@ const BOOT_INSTRUCTIONS: u64 = 5_000_000;
 /// The pages of 256 MiB.
 const BOOT_PAGES: u64 = 256 << 20 >> 12;
 
-/// What the kernel may keep of any machine, beside a part that grows with its memory.
+/// What the kernel may keep of any machine, in addition to a part that grows with its memory.
 const KERNEL_BYTES: u64 = 8 << 20;
 
 /// How often a mapping is taken from under a thread on another CPU, and how often the page is looked at then.
@@ -172,7 +172,7 @@ fn a_copy_begins_with_what_lies_in_another_page() -> Outcome {
     let page = fresh()?;
     granted!(map(PLACE, page.address() | Access::WRITE.0));
     fill(PLACE, VALUE);
-    // What was in the page before it became the copy is gone: most pages that are free were somebody's.
+    // The contents of the page before it became the copy are gone: most free pages belonged to an environment before.
     let mut copies = [page; 8];
     granted!(own.copy_many(KeyIndex::FIRST, &mut copies));
     for copy in copies {
@@ -208,11 +208,11 @@ fn record_of(page: PageNumber) -> Option<[u64; 6]> {
     exposed::page(page).map(words)
 }
 
-/// Tries to map somebody else's page where nothing is mapped, where a page of ours can be read, and where one can be written;
+/// Tries to map a page of another environment where nothing is mapped, and where a page of ours can be read or written:
 /// alone, and between rows that are granted. `table` shows the entries, none of which may change by it.
 fn try_to_map(page: PageNumber, own: PageNumber, table: &Window) -> Outcome {
     let kind = exposed::page(page).map(|info| info.kind());
-    // Somebody's public page can be read by all.
+    // The public page of an environment can be read by all.
     let accesses = &[Access::READ, Access::WRITE][usize::from(kind == Some(PageKind::EnvironmentPublic))..];
     let befores = [0, own.address() | Access::READ.0, own.address() | Access::WRITE.0];
     for (before, key) in
@@ -268,8 +268,8 @@ fn fault_04_page_of_another_environment() -> Outcome {
     Ok(())
 }
 
-/// With the root key: no page that is not memory can be mapped writable, and the kernel's not at all. Public pages can be
-/// written by who holds the key, private ones by whose they are.
+/// With the root key: no page that is not memory can be mapped writable, and the kernel's not at all. Public pages can
+/// be written by who holds the key, private ones by whose they are.
 fn fault_05_pages_that_are_not_memory(_: &World) -> Outcome {
     let mut tried = [0u64; PageKind::COUNT as usize];
     let mut private = 0;
@@ -384,8 +384,8 @@ fn fault_09_stale_translation() -> Outcome {
     Ok(())
 }
 
-/// A thread on another CPU keeps writing through a mapping: as soon as the call that narrows or removes it has returned, no
-/// write comes through any more, and the page can be anybody's.
+/// A thread on another CPU keeps writing through a mapping. As soon as the call that narrows or removes the mapping has
+/// returned, no write comes through any more, and the page can go to any environment.
 fn fault_09_stale_translation_on_another_cpu(_: &World) -> Outcome {
     if exposed::kernel().cpus.load(SeqCst) == 1 {
         return Ok(());
@@ -408,8 +408,8 @@ fn fault_09_stale_translation_on_another_cpu(_: &World) -> Outcome {
     Ok(())
 }
 
-/// Where the new owner of a page is shown its number, and finds the page itself. Status words of it: pages that it had, and
-/// words that somebody else wrote.
+/// Where the new owner of a page is shown its number, and finds the page itself. Status words of it: pages that it had,
+/// and words that a stranger wrote.
 const NUMBER: u64 = 0x2200_0000;
 const NEW_PLACE: u64 = 0x2300_0000;
 const HAD: usize = 1;
@@ -437,8 +437,8 @@ extern "C" fn own_it_next(_: u64) {
     }
 }
 
-/// A thread keeps writing through a mapping on another CPU, where there is one, while the page is given up, loses its mapping, and
-/// becomes another environment's: the thread faults, and writes nothing there.
+/// A thread on another CPU, where there is one, keeps writing through a mapping. Meanwhile the page is given up, loses
+/// its mapping, and becomes another environment's: the thread faults, and writes nothing there.
 fn fault_09_page_of_another_while_its_old_address_is_written(world: &World) -> Outcome {
     let writer = Writer::start()?;
     let shown = fresh()?;

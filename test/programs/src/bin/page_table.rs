@@ -182,7 +182,7 @@ fn every_bit_of_an_entry_is_kept() -> Outcome {
     clear(PLACE)
 }
 
-/// The key of an entry takes from whoever has its keys on what the PKRU of the moment forbids, and no more.
+/// The protection key of an entry takes from its user what the PKRU of the moment forbids, and no more.
 fn a_protection_key_of_an_entry_holds() -> Outcome {
     const OURS: u64 = 5;
     const NO_ACCESS: u32 = 1 << (2 * OURS);
@@ -325,7 +325,8 @@ fn a_copy_is_checked_entry_by_entry() -> Outcome {
     Ok(())
 }
 
-/// Whatever its entries are: of pages to read and to write in turn, with some places empty, in as many steps as it takes.
+/// Whatever its entries are: of pages to read and to write in turn, with some places empty, in as many steps as it
+/// takes.
 fn a_full_table_is_copied_whole() -> Outcome {
     let pages = [fresh()?, fresh()?, fresh()?];
     let entry = |index: usize| match index % 7 {
@@ -454,7 +455,7 @@ fn another_address_space_of_ones_own() -> Outcome {
     Ok(())
 }
 
-/// Who was allowed to edit a root is not remembered beyond the root.
+/// The right to edit a root ends with the root.
 fn fault_08_root_given_up_while_mapped() -> Outcome {
     let root = fresh()?;
     granted!(page::become_root(KEY, root));

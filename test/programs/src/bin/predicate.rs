@@ -149,8 +149,8 @@ extern "C" fn watch_references(page: u64) {
     eventually(|| false);
 }
 
-/// What the kernel exposes can be watched: the record of the lowest page that is to be had, and of the highest, which may lie behind
-/// a hole in memory.
+/// Exposed records can be watched: that of the lowest free page, and that of the highest, which may lie behind a hole
+/// in memory.
 fn the_record_of_a_page_wakes(world: &World) -> Outcome {
     let own = Allocator::own();
     let numbers = || (0..exposed::kernel().pages.load(SeqCst)).map(PageNumber);
@@ -211,8 +211,8 @@ extern "C" fn watch_frames(_: u64) {
     let _ = syscall::cpu_kick(0);
 }
 
-/// The device interrupts one CPU. Who sleeps on another until a frame is there is woken all the same, and nobody but the kernel
-/// could do it. The frame says that this guest has no input, which the host tells once, when it may send some.
+/// The device interrupts one CPU. A sleeper on another CPU that waits for a frame is woken all the same, and only the
+/// kernel could wake it. The frame says that this guest has no input, which the host tells once, when it may send some.
 fn a_frame_of_the_host_wakes_on_every_cpu(world: &World) -> Outcome {
     let child = sleeper(world, watch_frames)?;
     channel::send(Kind::InputCredit, &1u32.to_le_bytes());
@@ -228,7 +228,7 @@ fn a_frame_of_the_host_wakes_on_every_cpu(world: &World) -> Outcome {
     Ok(())
 }
 
-/// A child on the last CPU, asleep, and the CPU with it where it has nobody else.
+/// A child on the last CPU, asleep, and the CPU with it where it has no other environment.
 fn sleeper(world: &World, function: extern "C" fn(u64)) -> Result<Child, String> {
     sleeper_of(prepare(world, function, 0)?)
 }
@@ -268,8 +268,8 @@ extern "C" fn answer_calls(number: u64) {
     }
 }
 
-/// Looking for who runs next takes several entries, none of which may be long, and lets interrupts in between. The CPU comes to
-/// rest all the same, and a kick that comes in the middle is not lost.
+/// Looking for who runs next takes several entries, none of which may be long, and lets interrupts in between. The CPU
+/// comes to rest all the same, and a kick that comes in the middle is not lost.
 fn many_sleepers_let_their_cpu_idle_and_lose_no_wakeup(_: &World) -> Outcome {
     let cpu = exposed::kernel().cpus.load(SeqCst) - 1;
     let home = exposed::cpu(cpu).ok_or("no such CPU")?;
@@ -373,7 +373,8 @@ fn fault_41_watched_page_is_freed(world: &World) -> Outcome {
     Ok(())
 }
 
-/// Who gives a page up, or takes it from all by force, does not know who watches it. The kernel does, and makes idle CPUs look.
+/// An environment that gives a page up, or takes it from all by force, does not know the watchers. The kernel does, and
+/// makes idle CPUs look.
 fn fault_41_who_watches_on_an_idle_cpu_is_told(world: &World) -> Outcome {
     for round in 0..4 {
         let page = granted!(Allocator::own().allocate());
@@ -454,8 +455,8 @@ fn end_table(end: End, table: PageNumber) -> Outcome {
     Ok(())
 }
 
-/// A page table is shown like any page, and somebody sleeps over an entry of it on an idle CPU. However the table goes, it is
-/// told.
+/// A page table is shown like any page, and a watcher sleeps over an entry of it on an idle CPU. However the table
+/// goes, the watcher is told.
 fn fault_41_who_watches_a_table_that_goes_is_told(world: &World) -> Outcome {
     for end in [End::Unlinked, End::GivenUp, End::Forced] {
         let page = granted!(Allocator::own().allocate());
@@ -483,8 +484,8 @@ fn fault_41_who_watches_a_table_that_goes_is_told(world: &World) -> Outcome {
     Ok(())
 }
 
-/// Somebody sleeps on an idle CPU over a word of a page that it sees through a table of ours. Without the table it sleeps on;
-/// with the page given up, before or after, it is told.
+/// A watcher sleeps on an idle CPU over a word of a page that it sees through a table of ours. Without the table it
+/// sleeps on; with the page given up, before or after, it is told.
 fn fault_41_who_watches_through_a_table_that_goes_is_told(world: &World) -> Outcome {
     for page_first in [false, true] {
         let page = granted!(Allocator::own().allocate());
@@ -577,7 +578,8 @@ fn fault_41_never_true(world: &World) -> Outcome {
     Ok(())
 }
 
-/// Where a sleeper finds a page that its creator writes, too: its terms, and in the second half the word that it watches.
+/// Where a sleeper finds a page that its creator writes, too: its terms, and in the second half the word that it
+/// watches.
 const SHARED: u64 = 0x2100_0000;
 const WATCHED: usize = 256;
 
@@ -595,7 +597,8 @@ extern "C" fn sleep_by_shared_terms(_: u64) {
     eventually(|| false);
 }
 
-/// The kernel sleeps by its own copy: what is written into the terms afterwards wakes nobody, and keeps nobody asleep.
+/// The kernel sleeps by its own copy: what is written into the terms afterwards wakes no sleeper, and keeps none
+/// asleep.
 fn fault_16_terms_are_changed_while_one_sleeps_by_them(world: &World) -> Outcome {
     let page = granted!(Allocator::own().allocate());
     let window = granted!(Window::open(&[page], KeyIndex::FIRST, Access::WRITE));

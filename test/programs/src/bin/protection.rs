@@ -1,6 +1,8 @@
-//! Rows that keep their pages or map them where nothing was, a few a call: the kernel remembers what allowed the last ones, and nothing that holds no more.
+//! Rows that keep their pages or map them where nothing was, a few a call: the kernel remembers what allowed the last
+//! ones, and nothing that holds no more.
 //!
-//! Each test makes the same call three times first: from the second on it takes the shortest way, where there is one CPU.
+//! Each test makes the same call three times first: from the second on it takes the shortest way, where there is one
+//! CPU.
 #![no_std]
 #![no_main]
 
@@ -120,7 +122,7 @@ fn pages_are_mapped_where_nothing_was() -> Outcome {
     watch();
     check!(rows.iter().all(|row| is_writable(row.address & !0xfff)), "a page that was mapped cannot be written");
     refuse_bad_entries(first)?;
-    // Whoever empties the table finds them all.
+    // Emptying the table finds them all.
     // SAFETY: nothing of the program lies there.
     granted!(unsafe { syscall::page_table_unlink(KEY, area::root(), UserAddress(PLACE), 1) });
     let left: u64 = pages.iter().filter_map(record).map(|info| info.references()).sum();
@@ -128,7 +130,7 @@ fn pages_are_mapped_where_nothing_was() -> Outcome {
     Ok(())
 }
 
-/// Entries for a place where nothing is mapped that nobody may make, beside those that were just made.
+/// Entries that no caller may make, for a place where nothing is mapped, together with those that were just made.
 fn refuse_bad_entries(page: PageNumber) -> Outcome {
     let place = PLACE + 0x9000;
     let try_entry = |key: KeyIndex, entry: u64| edit(KEY, area::root(), &[MapRow { address: place | key.0, entry }]);
@@ -318,7 +320,7 @@ fn tables_that_are_shared_or_gone() -> Outcome {
     practise(KEY, area::root(), &rows)?;
     granted!(unlink(PLACE));
     refused!(edit(KEY, area::root(), &rows), NotMapped);
-    // The page of the table is somebody's data now.
+    // The page of the table holds ordinary data now.
     granted!(address_space::own().apply(&[row(OTHER + SPAN, table, Access::WRITE)]));
     refused!(edit(KEY, area::root(), &rows), NotMapped);
     Ok(())

@@ -1,5 +1,5 @@
-//! Reservations: who is below its own gets its pages though others hold everything, and only who is above its own is asked
-//! (DESIGN.md §4, "Revocation": the one policy of the kernel).
+//! Reservations: an environment below its own gets its pages though others hold everything, and only one above its own
+//! is asked (DESIGN.md §4, "Revocation": the one policy of the kernel).
 #![no_std]
 #![no_main]
 
@@ -121,12 +121,14 @@ fn holder(world: &World, count: u64, reserved: u64) -> Result<Child, String> {
     Ok(child)
 }
 
-/// How long somebody who was short of pages counts as short, in nanoseconds (`kernel/exokernel/src/revocation.rs`).
+/// How long an environment that was short of pages counts as short, in nanoseconds
+/// (`kernel/exokernel/src/revocation.rs`).
 const SHORT: u64 = 10_000_000;
 
 /// A child that holds all that was free. Its limit is more than there is.
 fn hog(world: &World, function: extern "C" fn(u64)) -> Result<Child, String> {
-    // As long as somebody may be short of pages nobody above its reservation gets any: what was before is over.
+    // While an environment may be short of pages none above its reservation gets any: wait until earlier shortages are
+    // over.
     predicate::sleep_until(clock::now() + 2 * SHORT);
     let all = exposed::kernel().free_pages.load(SeqCst) + 1000;
     let mut builder = prepare(world, function, 0)?;
@@ -161,7 +163,7 @@ fn reservations_are_moved_and_never_made(world: &World) -> Outcome {
     Ok(())
 }
 
-/// Nobody has a page left to give but the hog; who is below its reservation gets its pages, and the modest are not asked.
+/// Only the hog has pages to give. An environment below its reservation gets its pages, and the modest are not asked.
 fn gets_its_pages(world: &World, function: extern "C" fn(u64), by_force: bool) -> Outcome {
     let modest = holder(world, MODEST, 400)?;
     check!(eventually(|| status(&modest, HELD) == MODEST), "the modest holds {} pages", status(&modest, HELD));
@@ -194,7 +196,8 @@ fn is_as_said([modest, late, hog]: [&Child; 3], by_force: bool) -> Outcome {
     Ok(())
 }
 
-/// Who is asked has until a deadline, which passes on a host that has no time for this machine just then: it has to be so once.
+/// The holder has until a deadline, which passes on a host that has no time for this machine just then: the test must
+/// succeed once.
 fn who_is_below_its_reservation_gets_what_others_give_back(world: &World) -> Outcome {
     once_in(5, || gets_its_pages(world, hog_and_give_back, false))
 }

@@ -280,8 +280,8 @@ fn sorted(mut words: Vec<u64>) -> Vec<u64> {
     words
 }
 
-/// Who is asked has its time: until it is over nothing is taken, however often somebody insists, and then no more than was
-/// asked for.
+/// A holder has its time: until it is over nothing is taken, however often the kernel is asked again, and then no more
+/// than was asked for.
 fn fault_39_nothing_is_taken_before_its_time(world: &World) -> Outcome {
     for resource in [Resource::Page, Resource::Slice] {
         let child = holder(world, ignore, 0)?;
@@ -321,8 +321,8 @@ fn fault_39_named_pages_go_first(world: &World) -> Outcome {
     Ok(())
 }
 
-/// Pages that were named go without one. Before any other goes there is an emergency upcall, and a grace to save what is in
-/// them: the exposed record says when it ends.
+/// Pages that were named go without one. Before any other goes there is an emergency upcall, and a grace to save what
+/// is in them: the exposed record says when it ends.
 fn an_emergency_comes_before_anything_vital_is_taken(world: &World) -> Outcome {
     let child = holder(world, ignore_emergency, 20)?;
     let pages: Vec<u64> = (20..HOARD as usize).map(|index| listed(&child, index)).collect();
@@ -351,7 +351,8 @@ fn an_emergency_comes_before_anything_vital_is_taken(world: &World) -> Outcome {
     Ok(())
 }
 
-/// Holds pages, then makes more than a step looks at into what cannot be taken: the last that were allocated come first.
+/// Holds pages, then makes more than a step looks at into what cannot be taken: the last that were allocated come
+/// first.
 extern "C" fn hide(_: u64) {
     for upcall in [kind::REVOCATION, kind::REPOSSESSION, kind::EMERGENCY] {
         set_handler(upcall, note_only);

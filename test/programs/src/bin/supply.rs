@@ -1,4 +1,5 @@
-//! Pages that are allocated, filled and mapped by one call: what a row gives, what refuses it, and that nothing is half done.
+//! Pages that are allocated, filled and mapped by one call: what a row gives, what refuses it, and that nothing is half
+//! done.
 #![no_std]
 #![no_main]
 
@@ -81,7 +82,7 @@ fn map(address: u64, entry: u64) -> Result<(), Failure> {
     address_space::own().apply(&[MapRow { address: address | KEY.0, entry }])
 }
 
-/// Unmaps a page and gives it up: it is the caller's, and nobody else maps it.
+/// Unmaps a page and gives it up: it is the caller's, and no other environment maps it.
 fn drop_page(address: u64, page: PageNumber) -> Outcome {
     granted!(map(address, 0));
     let info = exposed::page(page).ok_or("no record")?;
@@ -129,7 +130,7 @@ fn zeros_and_copies_come_where_rows_say() -> Outcome {
     let source = granted!(Allocator::own().allocate());
     granted!(map(PLACE, source.address() | WRITABLE));
     fill(PLACE, VALUE);
-    // What was in most free pages is somebody's: twice, so that those of the first round come back.
+    // Most free pages have contents: twice, so that those of the first round come back.
     for round in 0..2 {
         let bits = [WRITABLE, WRITABLE | CACHE_DISABLE, READABLE, WRITABLE | 1 << 9, READABLE | 1 << 58];
         let mut rows: Vec<MapRow> = (1..)
@@ -281,7 +282,7 @@ fn rows_before_a_refused_one_are_done() -> Outcome {
     rows[..2].iter().try_for_each(|row| drop_page(row.address & !0xfff, page_in(row)))
 }
 
-/// The kernel stops where it has done enough, says how far it came, and goes on there.
+/// The kernel stops where it has done enough, says how far it came, and resumes there.
 fn more_rows_than_one_entry_does() -> Outcome {
     make_tables()?;
     let mut rows: Vec<MapRow> =
@@ -494,8 +495,8 @@ fn fault_13_rows_that_cannot_be_told() -> Outcome {
     drop_page(PLACE, page)
 }
 
-/// A row puts another page where the rows lie, so that the numbers cannot be told, or are told to that page: each row is done once, and
-/// what came is on the caller's account.
+/// A row puts another page where the rows lie, so that the numbers cannot be returned, or go to that page. Each row is
+/// done once, and the new pages are charged to the caller.
 fn fault_17_rows_that_are_mapped_away() -> Outcome {
     make_tables()?;
     watch();
@@ -553,7 +554,8 @@ fn fault_49_more_than_the_budget() -> Outcome {
     Ok(())
 }
 
-/// A table that nobody linked, and one that two links lead to: the call says so, and may be made again when it is seen to.
+/// A table without a link, and one that two links lead to: the call says so, and may be repeated when that is
+/// corrected.
 fn tables_that_are_missing_or_shared() -> Outcome {
     const FAR: u64 = PLACE + (1 << 30);
     let own = address_space::own();
@@ -599,8 +601,8 @@ fn tables_that_are_missing_or_shared() -> Outcome {
 const ROUNDS: usize = 100;
 const WATCHED: u64 = 10_000;
 
-/// A thread on another CPU keeps writing through a mapping: as soon as a fresh page lies there, no write comes through to the
-/// old one any more.
+/// A thread on another CPU keeps writing through a mapping: as soon as a fresh page lies there, no write comes through
+/// to the old one any more.
 fn fault_09_stale_translation_on_another_cpu(_: &World) -> Outcome {
     if exposed::kernel().cpus.load(SeqCst) == 1 {
         return Ok(());
@@ -623,7 +625,8 @@ fn fault_09_stale_translation_on_another_cpu(_: &World) -> Outcome {
     drop_page(PLACE + PAGE_BYTES, page)
 }
 
-/// Status words of [`live_by_faults`]: pages that came by a fault, pages that were not what they should be, repossessions.
+/// Status words of [`live_by_faults`]: pages that came by a fault, pages that were not what they should be,
+/// repossessions.
 const CAME: usize = 1;
 const WRONG: usize = 2;
 const TAKEN: usize = 3;
@@ -673,8 +676,8 @@ extern "C" fn live_by_faults(_: u64) {
     }
 }
 
-/// Pages that were supplied are taken by force between two calls of their owner: their entries are gone, they are told of, and
-/// others come in their place.
+/// Pages that were supplied are taken by force between two calls of their owner: their entries are gone, they are told
+/// of, and others come in their place.
 fn fault_39_what_was_supplied_is_taken_by_force(world: &World) -> Outcome {
     const ASKED: u64 = 4;
     const TIMES: u64 = 40;

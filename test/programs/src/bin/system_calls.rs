@@ -163,8 +163,8 @@ fn pointed_calls(region: PageNumber) -> [Pointed; 10] {
     ]
 }
 
-/// A call under a handler: its refusal (`None`), the upcall that it raised with RIP at the instruction, or invalid opcode
-/// where it was granted. To receive where nothing waits touches no buffer.
+/// A call under a handler: its refusal (`None`), the upcall that it raised with RIP at the instruction, or invalid
+/// opcode where it was granted. To receive where nothing waits touches no buffer.
 fn tried(call: u64, words: [u64; 6]) -> Option<u64> {
     let [a, b, c, d, e, f] = words;
     let raised = attempt!(
@@ -302,8 +302,8 @@ fn fault_13_buffer_across_the_end_of_a_mapping(_: &World) -> Outcome {
     Ok(())
 }
 
-/// A frame of the host that cannot be stored, or for which there is too little room, is there for the next who receives it. It is
-/// the one that says that this guest has no input.
+/// A frame of the host that cannot be stored, or for which there is too little room, is there for the next who receives
+/// it. It is the one that says that this guest has no input.
 fn fault_13_frame_that_cannot_be_received_waits(_: &World) -> Outcome {
     watch();
     let channel = area::channel_key().ok_or("no channel")?;
@@ -381,7 +381,8 @@ fn random_word(random: &mut Random) -> u64 {
     }
 }
 
-/// Any call with any words; none tells an address of the kernel's. Those that would end the test or its memory are left out: they have tests of their own.
+/// Any call with any words; none tells an address of the kernel's. Those that would end the test or its memory are left
+/// out: they have tests of their own.
 fn fault_14_random_calls() -> Outcome {
     watch();
     let seed = 0x14;
@@ -473,7 +474,7 @@ extern "C" fn call_without_regard(seed: u64) {
     }
 }
 
-/// Whoever calls anything with anything harms nobody else: the harness looks after that. Few of them live to the end.
+/// No call of any environment with any arguments harms another: the harness checks that. Few of them live to the end.
 fn fault_14_random_calls_that_may_kill(world: &World) -> Outcome {
     let mut made = [0; 2];
     for seed in 0..CALLERS {
@@ -507,9 +508,9 @@ extern "C" fn flip(_: u64) {
     }
 }
 
-/// Makes a call over and over, while a thread, on another CPU where there is one, flips a word between one with which it is granted
-/// and one with which it is refused: each call has one of both, and `check` finds nothing else. The calls go on until both were seen:
-/// where the host runs the two CPUs one after the other, thousands may meet the same word.
+/// Makes a call over and over, while a thread, on another CPU where there is one, flips a word. With one value the call
+/// is granted, with the other it is refused: each call has one of both, and `check` finds nothing else. The calls go on
+/// until both were seen: where the host runs the two CPUs one after the other, thousands may meet the same word.
 fn while_flipping(
     word: &AtomicU64,
     [granted, refused]: [u64; 2],
@@ -595,8 +596,8 @@ fn fault_15_specification_changes_during_the_call(_: &World) -> Outcome {
     Ok(())
 }
 
-/// The first term of a predicate watches a word of ours, which is never as it says, or one of the kernel's, which would be: only
-/// the second, which the clock makes true, ever fires.
+/// The first term of a predicate watches a word of ours, which never fulfils it, or one of the kernel's, which would.
+/// Only the second, which the clock makes true, ever fires.
 fn fault_16_terms_change_while_they_are_taken(_: &World) -> Outcome {
     static OURS: AtomicU64 = AtomicU64::new(0);
     let mut predicate = Predicate::new();
@@ -662,8 +663,8 @@ fn fault_17_batch_that_maps_over_its_own_rows() -> Outcome {
     Ok(())
 }
 
-/// The second row takes the page away in which the rows lie, so that their results cannot be told: the fault is the caller's, each
-/// row was done once or not at all, and what was allocated is on its account.
+/// The second row takes the page away in which the rows lie, so that their results cannot be returned. The fault is the
+/// caller's, each row was done once or not at all, and the new pages are charged to it.
 fn fault_17_batch_that_unmaps_its_own_rows() -> Outcome {
     watch();
     let own = Allocator::own();

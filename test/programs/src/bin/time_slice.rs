@@ -122,8 +122,8 @@ extern "C" fn give_time_to(number: u64) {
     }
 }
 
-/// An environment that was made and not begun is its maker's to let run: a stranger's time would be its first, and its end
-/// where it is not whole.
+/// An environment that was made and not begun is its maker's to let run: a stranger's time would be its first, and its
+/// end where it is not whole.
 fn time_from_strangers_lets_nobody_begin(world: &World) -> Outcome {
     let fresh = without_slices(world, count_and_return)?;
     let stranger = spawn(world, give_time_to, fresh.number.0)?;
@@ -194,7 +194,8 @@ fn slices_come_in_the_order_of_positions(world: &World) -> Outcome {
     Ok(())
 }
 
-/// The longest time between two slices, and the median, of an observer that holds the given positions, among spinners in all others.
+/// The longest time between two slices, and the median, of an observer that holds the given positions, among spinners
+/// in all others.
 fn longest_wait(world: &World, mine: &[u64], others: &[u64]) -> Result<(u64, u64), String> {
     let (observer, spinner) = (without_slices(world, note_starts)?, without_slices(world, spin)?);
     for position in others {
@@ -356,15 +357,15 @@ fn fault_38_hoarder_of_time(world: &World) -> Outcome {
     Ok(())
 }
 
-/// Who has no slice to pay with, and overruns those that others give it, dies of it.
+/// An environment without a slice to pay with, which overruns slices that others give it, dies of it.
 fn fault_38_hoarder_of_given_time(world: &World) -> Outcome {
     let mut builder = prepare(world, overrun, u64::MAX)?;
     builder.budget(Resource::Slice, 0);
     let child = granted!(builder.create());
     let mut given = 0;
     let excess = || child.info().map_or(0, |info| info.excess.load(SeqCst));
-    // Not every slice that is given is overrun: where the host has no time for the CPU, some end before an instruction of it. So
-    // hundreds of overruns take as long as they take, as long as they become more.
+    // Not every slice that is given is overrun: where the host has no time for the CPU, some end before an instruction
+    // of it. So hundreds of overruns take as long as they take, as long as they become more.
     let dies = eventually_by(excess, || {
         given += u64::from(time_slice::yield_to(child.number).is_ok());
         !child.alive()
@@ -461,7 +462,7 @@ extern "C" fn never_begin(_: u64) {
 }
 
 /// A host that has no time for a virtual CPU lets slices go by in which not one instruction is executed. However many
-/// they are, no frames pile up on the upcall stack, and nobody is taken for a hoarder.
+/// they are, no frames pile up on the upcall stack, and no victim is taken for a hoarder.
 fn a_slice_that_is_over_before_it_began_begins_again(world: &World) -> Outcome {
     let child = spawn(world, never_begin, 0)?;
     check!(eventually(|| status(&child, 1) == 1), "the child does not run");
@@ -474,8 +475,8 @@ fn a_slice_that_is_over_before_it_began_begins_again(world: &World) -> Outcome {
     Ok(())
 }
 
-/// Allocates pages and gives them up again, many times, in one critical section that lasts for many slices. Tells the most of
-/// its own excess.
+/// Allocates pages and gives them up again, many times, in one critical section that lasts for many slices. Tells the
+/// most of its own excess.
 extern "C" fn work_long(pages: u64) {
     let mut pages = alloc::vec![PageNumber::NONE; pages as usize];
     let excess = || exposed::environment(own()).map_or(u64::MAX, |info| info.excess.load(SeqCst));
@@ -509,8 +510,8 @@ fn long_work_in_a_critical_section_is_no_excess(world: &World) -> Outcome {
     Ok(())
 }
 
-/// Where a wanderer is shown the word that it waits for, and its own status words: rounds done, rounds in which it was run
-/// away from its CPU, and those of them in which its CPU was woken when it stopped there.
+/// Where a wanderer is shown the word that it waits for, and its own status words. These are rounds done, rounds in
+/// which it ran away from its CPU, and those of them in which its CPU was woken when it stopped there.
 const SHOWN: u64 = 0x2200_0000;
 const DONE: usize = 1;
 const AWAY: usize = 2;
@@ -518,8 +519,8 @@ const WOKEN: usize = 3;
 /// The only CPU on which a wanderer has a position.
 const HOME: u64 = 1;
 
-/// Run on another CPU, it makes its own look at it and pass it over; then it stops, with a predicate that is true already:
-/// nobody changes a word any more, so that only its stopping can wake its CPU.
+/// Run on another CPU, it makes its own look at it and pass it over. Then it stops, with a predicate that is true
+/// already: no word changes any more, so that only its stopping can wake its CPU.
 extern "C" fn wander(_: u64) {
     // SAFETY: the creator shows its page here, which holds atomics only.
     let shown = unsafe { &*(SHOWN as *const AtomicU64) };
@@ -533,7 +534,7 @@ extern "C" fn wander(_: u64) {
             let _ = syscall::cpu_kick(HOME);
             let end = clock::now() + 1_000_000_000;
             let has_looked = || home.rounds.load(SeqCst) != looks && home.state.load(SeqCst) == CpuState::Idle as u64;
-            // Where the host took the rest of the slice it goes on at home, which is not idle then.
+            // Where the host took the rest of the slice it resumes at home, which is not idle then.
             while area::cpu() != HOME && !has_looked() && clock::now() < end {
                 core::hint::spin_loop();
             }
@@ -546,8 +547,8 @@ extern "C" fn wander(_: u64) {
     }
 }
 
-/// A CPU that passes over somebody who runs elsewhere is told when that one stops there. Where the host is busy it has often
-/// looked again by itself before that, and needs no kick: so there are as many rounds as it takes.
+/// A CPU that passes over an environment which runs elsewhere is told when that one stops there. Where the host is busy
+/// it has often looked again by itself before that, and needs no kick: so there are as many rounds as it takes.
 fn who_was_passed_over_is_not_forgotten(world: &World) -> Outcome {
     const ENOUGH: u64 = 3;
     const ROUNDS: u64 = 3000;
@@ -585,8 +586,8 @@ extern "C" fn pause(_: u64) {
     }
 }
 
-/// Who sleeps is roused by a slice that is given to it on another CPU, and stops there before it is done: its own CPU, which
-/// halts without a time to look again, is told, though nobody kicked it.
+/// A slice given on another CPU rouses a sleeper, which stops there before it is done. Its own CPU, which halts without
+/// a time to look again, is told, though no environment kicked it.
 fn who_was_roused_elsewhere_is_not_forgotten(world: &World) -> Outcome {
     let Some(home) = exposed::cpu(HOME) else { return Ok(()) };
     let page = granted!(Allocator::own().allocate());
@@ -627,7 +628,8 @@ extern "C" fn give_window(_: &mut Context) {
     time_slice::yield_now();
 }
 
-/// Who is run in what is left of another's window was told nothing: it neither pays nor comes nearer to the threshold.
+/// An environment that runs in what is left of another's window was told nothing: it neither pays nor comes nearer to
+/// the threshold.
 fn fault_38_window_given_to_a_victim(world: &World) -> Outcome {
     let victim = world.victim.number();
     let child = spawn(world, give_the_window_away, victim.0)?;
@@ -639,8 +641,9 @@ fn fault_38_window_given_to_a_victim(world: &World) -> Outcome {
     Ok(())
 }
 
-/// Beside one that has taken as many positions as all others and ignores every end, each of these has its share: by the
-/// counting clock within five hundredths of the time; else, where time goes by in which the host runs nobody, of the slices.
+/// A hoarder has taken as many positions as all others and ignores every end; each of these still has its share. By the
+/// counting clock that is within five hundredths of the time. Where time goes by in which the host runs no environment,
+/// it is within that of the slices.
 fn fault_38_others_keep_their_share(world: &World) -> Outcome {
     let start = free_run(8)?;
     let hoarder = {

@@ -67,16 +67,16 @@ fn the_callee_knows_the_caller(world: &World) -> Outcome {
     Ok(())
 }
 
-/// Where [`wait_ready`] is shown the word that it waits for, and its own status words: rounds done, and those in which it was
-/// entered.
+/// Where [`wait_ready`] is shown the word that it waits for, and its own status words: rounds done, and those in which
+/// it was entered.
 const SHOWN: u64 = 0x2200_0000;
 const DONE: usize = 1;
 const ENTERINGS: usize = 2;
 /// The only CPU on which it has a position.
 const HOME: u64 = 1;
 
-/// Sleeps over a word, ready to be entered meanwhile, and gives the CPU away in each round in which it was entered, while it
-/// could go on.
+/// Sleeps over a word, ready to be entered meanwhile, and gives the CPU away in each round in which it was entered,
+/// while it could go on.
 extern "C" fn wait_ready(_: u64) {
     // SAFETY: the creator shows its page here, which holds atomics only.
     let shown = unsafe { &*(SHOWN as *const AtomicU64) };
@@ -94,8 +94,8 @@ extern "C" fn wait_ready(_: u64) {
     }
 }
 
-/// Who sleeps is entered by a transfer on another CPU, and stops there before it is done: its own CPU, which halts without a
-/// time to look again, is told, though nobody kicked it and the word that was waited for has not changed.
+/// A sleeper is entered by a transfer on another CPU, and stops there before it is done. Its own CPU, which halts
+/// without a time to look again, is told, though no environment kicked it and the awaited word has not changed.
 fn who_was_entered_elsewhere_is_not_forgotten(world: &World) -> Outcome {
     let Some(home) = exposed::cpu(HOME) else { return Ok(()) };
     let _section = runtime::critical_section::enter();
@@ -238,7 +238,7 @@ extern "C" fn call_once(callee: u64) {
     Area::current().status(2).store(outcome.err().map_or(99, |failure| failure.error as u64), SeqCst);
 }
 
-/// Who calls loses its own position and nothing else, until the callee is gone.
+/// The caller loses its own position and nothing else, until the callee is gone.
 fn fault_43_callee_that_never_answers(world: &World) -> Outcome {
     let silent = without_slice(world, serve_never, 0)?;
     settle(&silent)?;
@@ -324,7 +324,7 @@ extern "C" fn serve_while_flipped(_: u64) {
     }
 }
 
-/// Whatever the entry is just then, a call goes there; nobody is entered anywhere else.
+/// A call goes to the entry of that moment, and nowhere else.
 fn fault_44_entry_changes_during_transfers(world: &World) -> Outcome {
     let child = without_slice(world, serve_while_flipped, 0)?;
     settle(&child)?;
@@ -366,7 +366,8 @@ extern "C" fn serve_nowhere(entry: u64) {
     let _ = Predicate::new().or(&[never]).map(|never| never.wait());
 }
 
-/// Who has no entry, or one that is not in the user half, is not entered, or meets its own fault there; the caller goes on.
+/// A callee without an entry, or with one that is not in the user half, is not entered, or meets its own fault there;
+/// the caller resumes.
 fn fault_44_callee_without_an_entry(world: &World) -> Outcome {
     const USER_HALF: u64 = (1 << 47) - 1;
     for entry in [0, 0x10, 1 << 47, abi::memory_map::KERNEL_IMAGE, 1 << 63 | 0x10, u64::MAX] {
@@ -410,8 +411,8 @@ extern "C" fn call_for_ever(server: u64) {
     }
 }
 
-/// Callers on up to two CPUs, destroyed in the middle of what they do, and the callee, too: nobody is entered who is dead, and
-/// nobody gets another's answer.
+/// Callers on up to two CPUs, and the callee, are destroyed in the middle of what they do. No dead environment is
+/// entered, and none gets another's answer.
 fn fault_43_callers_and_callees_die_on_two_cpus(world: &World) -> Outcome {
     let cpus = exposed::cpus().count().min(2) as u64;
     for round in 0..2 {

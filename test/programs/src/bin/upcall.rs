@@ -174,7 +174,7 @@ fn used(number: EnvironmentId) -> [u64; 2] {
     exposed::environment(number).map_or([0; 2], |info| [&info.time, &info.slices].map(|word| word.load(Relaxed)))
 }
 
-/// Lets somebody have so many slices more. They are charged to it, and the victim has as many.
+/// Gives an environment so many slices more. They are charged to it, and the victim has as many.
 fn keeps_its_share(world: &World, number: EnvironmentId, count: u64) -> Outcome {
     let before = [used(world.victim.number()), used(number)];
     check!(eventually(|| used(number)[1] > before[1][1] + count), "environment {number:?} gets too few slices");
@@ -235,8 +235,8 @@ extern "C" fn declare_badly(case: u64) {
 
 fn fault_19_invalid_entries_of_slices_and_events(world: &World) -> Outcome {
     for case in 0..9 {
-        // What comes just when a slice ends is delivered by the runtime, not the kernel, and faults as any jump there does: then the
-        // kernel gets another one to deliver.
+        // What comes just when a slice ends is delivered by the runtime, not the kernel, and faults as any jump there
+        // does: then the kernel gets another one to deliver.
         once_in(10, || expect_death(spawn(world, declare_badly, case)?, DeathReason::BadEntry))
             .map_err(|why| alloc::format!("case {case}: {why}"))?;
     }
@@ -246,8 +246,8 @@ fn fault_19_invalid_entries_of_slices_and_events(world: &World) -> Outcome {
 /// Pages of an upcall stack.
 const STACK_PAGES: u64 = PRIVATE_COUNT as u64 - 1;
 
-/// Faults, with nothing in the place of its upcall stack (0), with a page there that it may only read (1), or with what its
-/// creator has put there (2).
+/// Faults, with nothing in the place of its upcall stack (0), with a page there that it may only read (1), or with what
+/// its creator has put there (2).
 extern "C" fn fault_without_a_stack(case: u64) {
     let (stack, own) = (Area::current().address() + abi::area::UPCALL_STACK, runtime::address_space::own());
     if case < 2 {
@@ -256,7 +256,8 @@ extern "C" fn fault_without_a_stack(case: u64) {
     }
     if case == 1 {
         let page = Allocator::own().allocate().unwrap_or(PageNumber::NONE);
-        // Not in the place of the lowest one: who stands at its end writes to what lies below, and goes on without end.
+        // Not in the place of the lowest one: an environment at the end of that stack writes to what lies below,
+        // without end.
         let above = &[page; STACK_PAGES as usize - 1];
         // SAFETY: as above.
         let _ = unsafe { own.map(stack + abi::limits::PAGE_SIZE, above, Access::READ) };
@@ -472,8 +473,8 @@ fn call_with_flags(set: u64, number: u64, [first, second, third, fourth, fifth, 
     (error, result)
 }
 
-/// What the kernel fills and copies it fills and copies upwards, and where it reads words of a program at any address, whatever
-/// direction and alignment flags the program has.
+/// What the kernel fills and copies it fills and copies upwards, and where it reads words of a program at any address,
+/// whatever direction and alignment flags the program has.
 fn fault_24_copies_with_every_flag_set() -> Outcome {
     const FLAGS: u64 = 1 << 10 | 1 << 18 | 1 << 14 | 0xcd4;
     let own = Allocator::own();
@@ -609,7 +610,8 @@ fn fault_27_segment_bases() -> Outcome {
     Ok(())
 }
 
-/// Interrupts come while GS base is an address of the kernel, and slices end: it is the same afterwards, and the kernel has its own.
+/// Interrupts come while GS base is an address of the kernel, and slices end: it is the same afterwards, and the kernel
+/// has its own.
 fn fault_27_interrupts_with_a_kernel_address_in_gs_base() -> Outcome {
     if !exposed::has(abi::feature::FSGSBASE) {
         return Ok(());
@@ -699,7 +701,8 @@ fn fault_29_port_input_and_output() -> Outcome {
 
 extern "C" fn go_on(_: &mut Context) {}
 
-/// Runs on when its slices end, with every flag set that a program can set: direction, alignment check, the arithmetic ones.
+/// Runs on when its slices end, with every flag set that a program can set: direction, alignment check, the arithmetic
+/// ones.
 extern "C" fn spin_with_flags(_: u64) {
     set_handler(kind::SLICE_END, go_on);
     Area::current().status(1).store(1, SeqCst);
@@ -707,8 +710,8 @@ extern "C" fn spin_with_flags(_: u64) {
     unsafe { core::arch::asm!("push 0x40cd7", "popfq", "2:", "inc rax", "jmp 2b", options(noreturn)) };
 }
 
-/// Interrupts come with the flags of whoever they interrupt. What the kernel does then, which is to switch to one whose
-/// predicate has become true, must not go by them.
+/// Interrupts come with the flags of the code that they interrupt. What the kernel does then, which is to switch to one
+/// whose predicate has become true, must not go by them.
 fn fault_24_flags_at_interrupts(world: &World) -> Outcome {
     let child = spawn(world, spin_with_flags, 0)?;
     check!(eventually(|| status(&child, 1) == 1), "the child does not start");

@@ -30,7 +30,7 @@ extern "C" fn set_bases(_: u64) {
     }
 }
 
-/// What RDTSCP tells beside the time: the number of the CPU, which nobody but the kernel can set.
+/// What RDTSCP returns in addition to the time: the number of the CPU, which only the kernel can set.
 fn tsc_aux() -> u64 {
     let found: u64;
     // SAFETY: the CPU has the instruction, as the caller has checked; it changes these registers only.
@@ -75,7 +75,7 @@ pub(crate) fn fault_32_segment_bases_and_protection_keys(world: &World) -> Outco
             check!(tsc_aux() < cpus, "round {round}: RDTSCP tells {:#x}", tsc_aux());
         }
     }
-    // Debug registers: nobody can set them, nobody sees them.
+    // Debug registers: no environment can set or read them.
     for raised in [
         attempt!(["mov rax, dr7"]),
         attempt!(["mov rax, dr6"]),

@@ -1,7 +1,7 @@
 //! Registers and what else a CPU holds: after every switch one sees one's own values or zero, never another's.
 //!
-//! A painter fills every register it can reach with a pattern and lets go of the CPU in every way; the observer looks at
-//! what the kernel gives it when its own slice begins.
+//! A painter fills every register it can reach with a pattern and gives the CPU away in every way. The observer looks
+//! at what the kernel gives it when its own slice begins.
 //!
 //! `painter` is the painter and `observer` how it is looked at; the others are about one fault, or some that belong together.
 #![no_std]

@@ -1,4 +1,5 @@
-//! What an environment finds in the CPU: its general registers when it begins or goes on, and the state of its vector unit.
+//! The state of the CPU that an environment finds: its general registers when it begins or resumes, and its vector
+//! unit.
 
 use abi::area::PUBLIC_LIBRARY;
 use runtime::layout::AREA_ALIGNMENT;
@@ -41,12 +42,13 @@ pub(crate) extern "C" fn note_and_start() {
     )
 }
 
-/// What FXSAVE stores: control and status of the x87 unit, the place of its last instruction, MXCSR, its registers, and the
-/// lower halves of the vector registers.
+/// What FXSAVE stores: control and status of the x87 unit, the place of its last instruction, MXCSR, its registers, and
+/// the lower halves of the vector registers.
 #[repr(C, align(64))]
 pub(crate) struct Legacy(pub(crate) [u64; 64]);
 
-/// The words of [`Legacy`] in the initial state, but for the mask of MXCSR, which the CPU gives, and what is left to software.
+/// The words of [`Legacy`] in the initial state, but for the mask of MXCSR, which the CPU gives, and what is left to
+/// software.
 pub(crate) const CONTROL: u64 = 0x037f;
 pub(crate) const MXCSR: u64 = 0x1f80;
 pub(crate) const MXCSR_WORD: usize = 3;

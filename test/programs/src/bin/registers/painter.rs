@@ -112,8 +112,9 @@ extern "C" fn yield_painted() {
     )
 }
 
-/// Spins with the pattern in every register but the stack pointer, for ever. It stands at many places: who is forced out where it
-/// was told that its slice has ended, with the same registers, may have been given no time at all, and is not counted.
+/// Spins with the pattern in every register but the stack pointer, for ever. It stands at many places. A forced switch
+/// where it was told that its slice has ended, with the same registers, may have given it no time at all, and is not
+/// counted.
 #[unsafe(naked)]
 extern "C" fn paint_and_stay() {
     core::arch::naked_asm!(

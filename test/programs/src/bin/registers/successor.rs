@@ -1,4 +1,5 @@
-//! Fault 31: an environment that begins in the pages, or in the slot, of one that filled everything finds nothing of it.
+//! Fault 31: an environment that begins in the pages, or in the slot, of one that filled everything finds nothing of
+//! it.
 
 use crate::bases::protection_keys;
 use crate::observer::{CONTROL, LEGACY_WORDS, Legacy, MXCSR, MXCSR_WORD, legacy, note_and_start, upper_halves};
@@ -15,7 +16,8 @@ use test_programs::attempt::watch;
 use test_programs::child::{death, eventually, first_page, renew, spawn, status};
 use test_programs::{Outcome, World, attempt, check, granted, refused};
 
-/// Words of the library's half of the public page in which one that begins tells what it found, behind its general registers.
+/// Words of the library's half of the public page in which one that begins tells what it found, behind its general
+/// registers.
 mod told {
     pub const FS_BASE: usize = 16;
     pub const GS_WORD: usize = 17;
@@ -59,7 +61,7 @@ extern "C" fn tell_the_rest(argument: u64) {
     eventually(|| false);
 }
 
-/// Runs a child that was renewed and begins at [`note_and_start`]: it must find nothing of whoever was there before it.
+/// Runs a child that was renewed and begins at [`note_and_start`]: it must find nothing of the environment before it.
 fn finds_nothing(world: &World, child: &Child, round: u64) -> Outcome {
     granted!(world.image.map_into(&child.space, child.pages));
     for (resource, amount) in [(Resource::Page, 512), (Resource::Slice, 4), (Resource::Predicate, 16)] {

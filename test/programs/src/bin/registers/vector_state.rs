@@ -40,7 +40,8 @@ pub(crate) fn fault_30_vector_state_of_another(world: &World) -> Outcome {
 /// What a service with its vector unit off says of the first use.
 const UNIT_OFF: u64 = 0x0ff;
 
-/// Tells what its vector registers hold, and what they hold once its unit is on if it was off; leaves the pattern in them.
+/// Tells what its vector registers hold, and what they hold once its unit is on if it was off; leaves the pattern in
+/// them.
 extern "C" fn tell_vectors(_: EnvironmentId, message: &mut Message) {
     let is_off = attempt!(["pxor xmm0, xmm0"]).is_some_and(|frame| frame.kind == kind::DEVICE_NOT_AVAILABLE);
     if is_off {
@@ -65,8 +66,9 @@ extern "C" fn serve_vectors(on: u64) {
     serve(tell_vectors)
 }
 
-/// Vector registers are part of the message where both have their unit on. To a callee that has it on, a caller without gives
-/// the initial state, and nothing is left behind for a callee that switches it on itself; so it is on the way back.
+/// Vector registers are part of the message where both have their unit on. To a callee that has it on, a caller without
+/// gives the initial state, and leaves nothing behind for a callee that switches it on itself. The same is true on the
+/// way back.
 pub(crate) fn fault_30_vector_registers_over_a_transfer(world: &World) -> Outcome {
     for callee_on in [0, 1] {
         let mut builder = prepare(world, serve_vectors, callee_on)?;
