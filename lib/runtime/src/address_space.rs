@@ -1,7 +1,7 @@
 //! Address spaces: which page lies where. The tables are pages like any other, linked when they are needed.
 //!
-//! The own address space holds the memory that the program's own objects live in, so that to change it anywhere is
-//! unsafe; [`AddressSpace::apply`] is the safe way, which refuses to touch what the runtime and the image use.
+//! The own address space holds the memory of the program's own objects, so that to change it anywhere is unsafe.
+//! [`AddressSpace::apply`] is the safe way, which refuses to touch what the runtime and the image use.
 
 use crate::page::{self, Allocator};
 use crate::window::Window;

@@ -75,8 +75,8 @@ fn field(header: &[u8], offset: usize) -> Option<usize> {
     usize::from_str_radix(digits, 16).ok()
 }
 
-/// The boot archive as bytes: in the first environment the one that the machine was started with; in any other what its
-/// creator shows it ([`crate::environment::Builder::archive`]), which is nothing unless it says so.
+/// The boot archive as bytes. In the first environment it is the one that the machine was started with. In any other it
+/// is what the creator shows ([`crate::environment::Builder::archive`]), which is nothing by default.
 pub fn boot_bytes() -> &'static [u8] {
     let (start, bytes) = if crate::area::number() == crate::entry::FIRST {
         (abi::boot::ARCHIVE, crate::exposed::kernel().archive_bytes.load(Relaxed))
@@ -88,7 +88,7 @@ pub fn boot_bytes() -> &'static [u8] {
         return &[];
     }
     // SAFETY: the kernel, or the creator, maps that many bytes read-only at this address before the program begins, and
-    // nobody can write them. `AddressSpace::apply` refuses to map over them.
+    // no program can write them. `AddressSpace::apply` refuses to map over them.
     unsafe { core::slice::from_raw_parts(start as *const u8, bytes as usize) }
 }
 

@@ -1,7 +1,7 @@
 //! The environment area as this environment sees it, and the words that the runtime adds to it.
 //!
 //! The first private page has room behind the kernel's [`PrivateWords`]: there lie the [`LibraryWords`]. GS base points
-//! at the private page, so that any code, on any stack, finds its environment in one instruction; an upcall handler
+//! at the private page, so that any code, on any stack, finds its environment in one instruction. An upcall handler
 //! finds it from its stack pointer as well, because areas are aligned ([`crate::layout`]). Nothing that belongs to one
 //! environment lies anywhere else: two environments can run the same image in one address space.
 
@@ -16,8 +16,8 @@ pub const LIBRARY: u64 = size_of::<PrivateWords>() as u64;
 /// Words that the library OS may use as it likes.
 pub const FREE_WORDS: usize = 16;
 
-/// What the runtime keeps of one environment. Written by the environment itself; whoever creates the environment fills
-/// in the words that say so.
+/// What the runtime keeps of one environment. Written by the environment itself; its creator fills in the words that
+/// say so.
 #[repr(C)]
 #[derive(Debug)]
 pub struct LibraryWords {
@@ -159,8 +159,8 @@ pub const fn free_offset(index: usize) -> u64 {
     LIBRARY + offset_of!(LibraryWords, free) as u64 + index as u64 * 8
 }
 
-/// Such a word of the running environment, by its offset ([`free_offset`]), that keeps its value once somebody looks at it:
-/// the compiler may read it once for all looks of a function.
+/// Such a word of the running environment, by its offset ([`free_offset`]), that keeps its value once it was read. The
+/// compiler may read it once for all uses in a function.
 #[inline]
 pub fn constant_word<const OFFSET: u64>() -> u64 {
     const { assert!(OFFSET.is_multiple_of(8) && OFFSET < PAGE_SIZE, "the private page has no such word") };

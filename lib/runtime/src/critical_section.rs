@@ -1,8 +1,8 @@
 //! Critical sections: while one is open, upcalls that can wait stay pending, and are delivered at its end.
 //!
-//! Deferred are slice start, slice end, event, revocation, repossession and emergency; exceptions and reflected calls are
-//! not. A section that runs past the end of a slice by more than the grace counts as an excess. It excludes only the
-//! upcalls of its own environment: against other CPUs there are locks ([`crate::lock`]).
+//! Deferred are slice start, slice end, event, revocation, repossession and emergency; exceptions and reflected calls
+//! are not. A section that runs past the end of a slice by more than the grace counts as an excess. It excludes only
+//! the upcalls of its own environment: against other CPUs there are locks ([`crate::lock`]).
 
 use crate::area::Area;
 use crate::upcall::deliver;
@@ -33,7 +33,7 @@ pub fn enter() -> CriticalSection {
 }
 
 impl CriticalSection {
-    /// Closes it, for who has nothing to do behind that but to return: whether `deliver_pending` is to be called then.
+    /// Closes it, for a caller that only returns after that: whether the caller must call `deliver_pending`.
     #[inline]
     #[must_use = "what is pending is to be delivered"]
     pub(crate) fn close(self) -> bool {
@@ -49,8 +49,9 @@ impl Drop for CriticalSection {
     }
 }
 
-/// In the middle of long work: if the slice has ended, gives the CPU away now, so that the end of a section that may take
-/// longer than the grace is no excess. Nothing is delivered meanwhile, and locks stay held: who waits for them waits on.
+/// In the middle of long work: if the slice has ended, gives the CPU away now. So the end of a section that may take
+/// longer than the grace is no excess. Nothing is delivered meanwhile, and locks stay held: who waits for them waits
+/// on.
 #[inline]
 pub fn give_way() {
     // SAFETY: as in `enter`; nothing is changed.
@@ -70,15 +71,15 @@ fn yield_at_end() {
     crate::time_slice::yield_now();
 }
 
-/// Whether the slice has ended since the section was opened, or since this was asked: who asks gives the CPU away for it, and no upcall
-/// comes for it any more.
+/// Whether the slice has ended since the section was opened, or since the last call. The caller gives the CPU away for
+/// it, and no upcall comes for it any more.
 #[inline]
 #[must_use = "who takes the end of a slice gives the CPU away"]
 pub fn take_slice_end() -> bool {
     Area::current().private().pending.fetch_and(!PENDING_SLICE_END, SeqCst) & PENDING_SLICE_END != 0
 }
 
-/// Closes one, whoever opened it.
+/// Closes one, even if other code opened it.
 #[inline]
 pub(crate) fn leave() {
     if close() {

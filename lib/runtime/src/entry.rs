@@ -11,7 +11,7 @@ use abi::machine::Setting;
 use abi::{EnvironmentId, KeyIndex, feature};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
-/// Exit status of a program that raised an exception nobody handled: 128 and SIGSEGV, as shells say it.
+/// Exit status of a program that raised an exception without a handler: 128 and SIGSEGV, as shells say it.
 pub const FAULT_STATUS: u32 = 139;
 /// Exit status of a program that could not start.
 pub const START_FAILURE_STATUS: u32 = 125;
@@ -78,7 +78,7 @@ extern "C" fn prepare(frame: u64) -> u64 {
 pub const FIRST: EnvironmentId = EnvironmentId(1);
 const STACK_PAGES: u64 = 64;
 
-/// The kernel made the first environment: nobody filled in its words.
+/// The kernel made the first environment and filled in no words.
 fn claim_first_keys(words: &LibraryWords) {
     words.keys.store(1 << KeyIndex::WELL_KNOWN.0 | 1 << KeyIndex::FIRST.0, Relaxed);
     words.channel_key.store(KeyIndex::FIRST.0 + 1, Relaxed);

@@ -1,9 +1,10 @@
 //! Making environments, and ending them.
 //!
-//! A [`Builder`] allocates the pages of a new environment, puts a program into its address space, fills in the words of
-//! its area, creates it, and gives it budgets, keys and slices. The creator keeps the pages in its own account; the
-//! environment has a key of its own, whose name is longer than its creator's, and an access list under that name, which
-//! its page-table root is under: there it finds the list. [`Child::destroy`] ends it and takes every page back.
+//! A [`Builder`] allocates the pages of a new environment, puts a program into its address space, and fills in the
+//! words of its area. Then it creates the environment, and gives it budgets, keys and slices. The pages stay charged to
+//! the creator. The environment has a key of its own, whose name is longer than its creator's, and an access list under
+//! that name. Its page-table root is under that list: there it finds the list. [`Child::destroy`] ends it and takes
+//! every page back.
 
 extern crate alloc;
 
@@ -192,8 +193,8 @@ impl Builder {
         Ok(self)
     }
 
-    /// Shows a part of the boot archive, read-only, as if it were the whole; a file of it can be an archive, too. Only for
-    /// the first environment, which has the archive.
+    /// Shows a part of the boot archive, read-only, as if it were the whole; a file of it can be an archive, too. Only
+    /// for the first environment, which has the archive.
     ///
     /// # Errors
     /// As for [`Self::show`]; `BadArgument` where the bytes are not of the archive.
@@ -214,8 +215,8 @@ impl Builder {
             .library(offset_of!(LibraryWords, archive_bytes), bytes))
     }
 
-    /// Creates the environment. It has no slice yet, so that it does not run. Where it cannot be given all that it was to get, it is
-    /// gone again.
+    /// Creates the environment. It has no slice yet, so that it does not run. Where it cannot be given all that it was
+    /// to get, it is gone again.
     ///
     /// # Errors
     /// The kernel's refusals.
@@ -331,7 +332,7 @@ impl Drop for Builder {
         if self.created {
             return;
         }
-        // What cannot be given back has nobody to be told.
+        // There is no caller to report a failure to.
         let _ = if self.shares_address_space {
             self.leave_shared_address_space()
         } else {
@@ -517,8 +518,8 @@ fn give_area_back(area: u64, stack: &[PageNumber]) {
     heap::release_area(area_index(area));
 }
 
-/// Destroys an environment and, before it, those that it created: to one that lives the first call does no more than that
-/// it never runs again, so that its children can be found. A line of them may be longer than the stack is deep.
+/// Destroys an environment and, before it, those that it created. The first call only stops a living one for ever, so
+/// that its children can be found. A line of them may be longer than the stack is deep.
 fn end(number: EnvironmentId) -> Result<(), Failure> {
     let mut line = vec![number];
     while let Some(last) = line.last().copied() {
@@ -545,7 +546,8 @@ fn end_step(number: EnvironmentId) -> Result<bool, Failure> {
     }
 }
 
-/// One of the environments that another has created and that are not gone. That one does not run any more, so that none is added.
+/// One of the environments that another has created and that are not gone. That one does not run any more, so that none
+/// is added.
 fn first_child(number: EnvironmentId) -> Option<EnvironmentId> {
     let slot = exposed::environment(number)?.first_child.load(Acquire) & 0xffff_ffff;
     let child = exposed::environment_slot(slot.checked_sub(1)?)?;
@@ -561,7 +563,8 @@ fn own_pages() -> impl Iterator<Item = PageNumber> {
 /// that these were under. All of it stands before `mark` in the list of pages; what is under the own list is ours.
 fn free_inheritance(mark: PageNumber) -> Result<(), Failure> {
     let own = Allocator::own();
-    // What is freed may be somebody else's the next moment, and an orphan is freed with its last mapping, by whomever.
+    // A page that is freed may belong to another environment the next moment, and an orphan is freed with its last
+    // mapping, in any environment.
     let is_left =
         |info: exposed::Page| info.owner() == area::number() && info.access() != own.list && !info.is_orphan();
     let left = |page: &PageNumber| exposed::page(*page).is_some_and(is_left);
@@ -582,8 +585,8 @@ fn free_inheritance(mark: PageNumber) -> Result<(), Failure> {
 /// Level of the table that is the root of an address space.
 const ROOT_LEVEL: u64 = 4;
 
-/// Unlinks every table below `table`, which lies at `address` in an address space that nobody runs in. What a table that
-/// others have too leads to is theirs.
+/// Unlinks every table below `table`, which lies at `address` in an address space in which no environment runs. What a
+/// table that others have too leads to is theirs.
 fn unlink_below(root: PageNumber, table: PageNumber, level: u64, address: u64) -> Result<(), Failure> {
     let entries: Vec<u64> = {
         let window = Window::open(&[table], KeyIndex::FIRST, Access::READ)?;

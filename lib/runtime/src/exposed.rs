@@ -126,7 +126,7 @@ impl Page {
     pub fn level(self) -> u64 {
         self.state.load(Acquire) >> 16 & 0xff
     }
-    /// Who is charged for it.
+    /// The environment that is charged for it.
     #[inline]
     pub fn owner(self) -> EnvironmentId {
         EnvironmentId(self.owner.load(Acquire))
@@ -161,7 +161,8 @@ impl Page {
     pub fn next(self) -> Option<PageNumber> {
         page_number(low(self.neighbours.load(Acquire)))
     }
-    /// For a page table or an access list: what is another when somebody has set an entry of it, or when it is another one.
+    /// For a page table or an access list: a number that changes when one of its entries is set, or when the page
+    /// becomes another one.
     #[inline]
     pub fn edits(self) -> (u64, u64) {
         (self.state.load(Acquire) >> 32, self.block.load(Acquire))
@@ -201,7 +202,7 @@ pub fn environment(number: EnvironmentId) -> Option<Environment> {
     (number != EnvironmentId::NONE && record.number.load(Acquire) == number.0).then_some(record)
 }
 
-/// The record in a slot of the table, whoever it is of.
+/// The record in a slot of the table, of any environment.
 #[inline]
 pub fn environment_slot(slot: u64) -> Option<Environment> {
     if slot >= kernel().environments.load(Relaxed) {

@@ -1,9 +1,9 @@
-//! Exceptions whose handler needs nothing of the interrupted code but the frame: a page fault that is served by address, as
-//! the user-level virtual memory of exokernel-sosp95 section 6.2 does (`appel1`, `appel2`).
+//! Exceptions whose handler needs only the frame of the interrupted code. An example is a page fault that is served by
+//! address, as in the user-level virtual memory of exokernel-sosp95 section 6.2 (`appel1`, `appel2`).
 //!
-//! The entry saves the registers that a function may change and no others, and calls its handler by name; it takes 32
+//! The entry saves the registers that a function may change and no others, and calls its handler by name. It takes 32
 //! instructions where [`crate::upcall::upcall_entry`] takes 43 and a table of handlers. Exceptions share one declared
-//! entry: every kind but the handler's own goes on at the general entry, before anything was saved.
+//! entry: every kind but the handler's own continues at the general entry, before anything was saved.
 
 use crate::layout::AREA_ALIGNMENT;
 use crate::upcall::{resume_frame_under_keys, set_entry, upcall_entry};
@@ -17,12 +17,13 @@ pub trait FrameHandler {
     /// The vector of the exception; a page fault's is [`abi::upcall::kind::PAGE_FAULT`].
     const KIND: u64;
 
-    /// Called on the upcall stack. What it leaves in the frame is what goes on: to step over the instruction it changes RIP.
+    /// Called on the upcall stack. The code resumes with the frame as the handler leaves it: to step over the
+    /// instruction it changes RIP.
     extern "C" fn handle(frame: &mut UpcallFrame);
 }
 
-/// Declares a handler for the exceptions of one kind; those of every other kind go to [`upcall_entry`] and its handlers. One
-/// kind of exception has such a handler at a time.
+/// Declares a handler for the exceptions of one kind; those of every other kind go to [`upcall_entry`] and its
+/// handlers. One kind of exception has such a handler at a time.
 pub fn set_frame_handler<H: FrameHandler>() {
     set_entry(H::KIND, enter::<H> as *const () as u64);
 }
@@ -30,8 +31,8 @@ pub fn set_frame_handler<H: FrameHandler>() {
 /// Bytes of the registers that are saved, and of the padding that keeps the stack at a multiple of 16.
 const SAVED: usize = 10 * 8;
 
-/// Compares the kind in the frame first: where the frame lies in the guard page of the upcall stack that faults, down to
-/// the last one that fits.
+/// Compares the kind in the frame first: where the frame lies in the guard page of the upcall stack that faults, down
+/// to the last one that fits.
 #[unsafe(naked)]
 extern "C" fn enter<H: FrameHandler>() {
     naked_asm!(

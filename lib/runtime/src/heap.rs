@@ -1,6 +1,6 @@
 //! The heap: `talc` over pages that are mapped when they are needed. One an address space; who shares it, locks it.
-//! Small blocks come in sizes of [`CLASS_BYTES`] apart, and those of each size that were freed last are given out first,
-//! without a search: most of what is allocated lives as long as one call.
+//! Small blocks come in sizes of [`CLASS_BYTES`] apart. Of each size, those that were freed last are given out first,
+//! without a search: most allocations live as long as one call.
 //!
 //! A handler of exceptions must not allocate: the exception may have come from within the allocator.
 
@@ -24,7 +24,7 @@ use talc::source::Manual;
 const GROWTH_PAGES: u64 = 2;
 /// Bytes that are left free at the end, at least, when it is made shorter.
 const MARGIN: u64 = PAGE_SIZE / 2;
-/// Pages of page tables that growing may take beside one for so many pages.
+/// Pages of page tables that growing may take in addition to one for so many pages.
 const TABLES: u64 = 4;
 const IN_A_TABLE: u64 = 512;
 /// Pages that are given back at once.
@@ -80,7 +80,7 @@ impl Recent {
     /// Keeps a block, if there is room.
     ///
     /// # Safety
-    /// It is one of this size, which nobody uses.
+    /// It is one of this size, which no code uses.
     #[inline]
     unsafe fn keep(&mut self, block: *mut u8) -> bool {
         let Some(room) = self.room.checked_sub(1) else { return false };
@@ -113,8 +113,8 @@ static ALLOCATOR: Allocator = Allocator;
 
 // SAFETY: `talc` keeps to the contract; each address space has one heap, and its lock lets one caller in at a time.
 unsafe impl GlobalAlloc for Allocator {
-    // Both are short where a block is kept, or there is room for one, and nobody else is at the heap: all else they leave to others,
-    // at their ends, so that no register need be saved.
+    // Both are short where a block is kept, or there is room for one, and no other thread is at the heap. They end with
+    // calls for all other cases, so that no register need be saved.
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let (Some(class), Some(heap)) = (class_of(layout), made()) else { return search(layout, None) };
@@ -349,8 +349,9 @@ impl State {
     }
 }
 
-/// From now on `provider` is called with the number of pages that the heap is about to take: where budgets are filled from
-/// elsewhere, it sees that so many can be had, and says whether they can. It must not use the heap, which is locked.
+/// From now on `provider` is called with the number of pages that the heap is about to take. Where budgets are filled
+/// from elsewhere, it ensures that so many can be had, and says whether they can. It must not use the heap, which is
+/// locked.
 pub fn provide_by(provider: fn(u64) -> bool) {
     if let Some(heap) = heap() {
         let _held = heap.lock.acquire();
@@ -400,7 +401,8 @@ pub fn begin_copy(area: u64) {
     }
 }
 
-/// Makes what is in use shorter, for whoever is about to copy it; the pages behind it stay here. The result is how many pages are in use.
+/// Makes the used part shorter, for a caller that is about to copy it; the pages behind it stay here. The result is how
+/// many pages are in use.
 pub fn make_shorter() -> usize {
     heap().map_or(0, |heap| {
         let _held = heap.lock.acquire();

@@ -222,7 +222,7 @@ impl<'a> Image<'a> {
 }
 
 impl Drop for Image<'_> {
-    /// Gives the shared pages up; whoever still runs the program keeps them until the end.
+    /// Gives the shared pages up; programs that still run keep them until the end.
     fn drop(&mut self) {
         for pages in &self.shared {
             self.pages.free_many(pages);

@@ -26,7 +26,7 @@ pub fn reserve_slot() -> Result<KeyIndex, Failure> {
     }
 }
 
-/// Marks a slot as used into which somebody else has put a key.
+/// Marks a slot as used into which another environment has put a key.
 pub fn note_slot(slot: KeyIndex) {
     Area::current().library().keys.fetch_or(1 << (slot.0 & 63), SeqCst);
 }

@@ -1,4 +1,4 @@
-//! Where the runtime keeps things in an address space, by agreement with nobody but itself.
+//! Where the runtime keeps things in an address space, by its own choice alone.
 //!
 //! ```text
 //! 0x0000_0000_0040_0000  a program that stands on the runtime (link/program.ld)
@@ -10,9 +10,9 @@
 //! LIBRARY_BASE + 320 GiB STACKS   one stack of at most 16 MiB every 16 MiB, an unmapped page below it
 //! ```
 //!
-//! Environments that share an address space have areas at different addresses; the index of the area gives each its own
-//! stack and its own windows, so that none of it needs a word that all of them write. One table of the lowest level covers
-//! all that an environment needs which is alone in its address space and has a small heap: making it is cheap.
+//! Environments that share an address space have areas at different addresses. The index of the area gives each its own
+//! stack and its own windows, so that none of it needs a word that all of them write. One table of the lowest level
+//! covers all that an environment needs which is alone in its address space and has a small heap: making it is cheap.
 
 use abi::memory_map::LIBRARY_BASE;
 
@@ -35,8 +35,8 @@ pub const STACKS: u64 = LIBRARY_BASE + (320 << 30);
 /// Bytes that one stack can grow to.
 pub const STACK_BYTES: u64 = 16 << 20;
 /// Offset in an area of the lowest page of the upcall stack, which is not mapped. The kernel, which has its own alias,
-/// can still push a frame there; an entry that touches the frame faults, again and again, until a frame does not fit: so
-/// that an overflow ends the environment, and never runs into the words below.
+/// can still push a frame there. An entry that touches the frame faults, again and again, until a frame does not fit.
+/// So an overflow ends the environment, and never runs into the words below.
 pub const UPCALL_GUARD: u64 = abi::area::UPCALL_STACK;
 /// Areas that one address space can hold.
 pub const AREA_COUNT: u64 = 4096;

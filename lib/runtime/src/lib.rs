@@ -1,8 +1,9 @@
 //! What every library OS stands on: the kernel's interface as Rust, and the mechanisms that each would write first.
 //!
 //! A program names its `main` with [`entry!`], links with `link/program.ld`, and owns everything from there on. Nothing
-//! here is policy that cannot be replaced: every entry that the kernel calls is a word in the environment area. No state
-//! lies in a static: all of it hangs from that area, so that environments can share an address space and an image.
+//! here is policy that cannot be replaced: every entry that the kernel calls is a word in the environment area. No
+//! state lies in a static: all of it hangs from that area, so that environments can share an address space and an
+//! image.
 //!
 //! | module | what it holds |
 //! |---|---|

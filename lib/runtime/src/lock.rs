@@ -1,8 +1,9 @@
 //! A lock for words shared by environments, on any CPUs, that outlives a holder who dies.
 //!
-//! The word holds the number of the owner, which is never reused. Who finds it taken looks at the exposed record of the
-//! owner: if that one does not live, the lock is taken over, and the caller learns that what it guards may be half
-//! changed. While a lock is held a critical section is open, so that the end of a slice does not come in between.
+//! The word holds the number of the owner, which is never reused. A thread that finds it taken looks at the exposed
+//! record of the owner. If that one does not live, the lock is taken over, and the caller learns that what it guards
+//! may be half changed. While a lock is held a critical section is open, so that the end of a slice does not come in
+//! between.
 
 use crate::area::number;
 use crate::critical_section::{self, CriticalSection};
@@ -51,12 +52,12 @@ impl OwnerLock {
         unsafe { &*core::ptr::from_ref(word).cast() }
     }
 
-    /// Who holds it.
+    /// Its owner.
     pub fn owner(&self) -> EnvironmentId {
         EnvironmentId(self.owner.load(Relaxed))
     }
 
-    /// Makes it free, whoever held it: for a copy of memory that was made while somebody who is not here held it.
+    /// Makes it free, for a copy of memory that was made while another environment held it.
     pub fn free_copy(&self) {
         self.owner.store(0, Release);
     }
@@ -107,8 +108,8 @@ impl OwnerLock {
         }
     }
 
-    /// Takes it, unless its owner keeps it until a time of the clock, in ns: for a lock that somebody writes who is not
-    /// trusted.
+    /// Takes it, unless its owner keeps it until a time of the clock, in ns: for a lock that an untrusted environment
+    /// writes.
     pub fn acquire_until(&self, deadline: u64) -> Option<Held<'_>> {
         loop {
             let held = self.try_acquire();
@@ -158,7 +159,7 @@ impl<T> Lock<T> {
         Self { lock: OwnerLock::new(), data: UnsafeCell::new(data) }
     }
 
-    /// Who holds the lock.
+    /// The owner of the lock.
     pub fn owner(&self) -> EnvironmentId {
         self.lock.owner()
     }

@@ -28,7 +28,7 @@ const fn page_of(entry: u64) -> PageNumber {
     PageNumber((entry & PAGE) >> 12)
 }
 
-/// Somebody was asked for pages, and needs the CPU to give them back.
+/// The kernel asked an environment for pages, and that one needs the CPU to give them back.
 #[cold]
 #[inline(never)]
 fn let_give_back() {
@@ -117,8 +117,8 @@ impl Allocator {
         self.copy_many(self.key, pages)
     }
 
-    /// A page for each, with its contents, whose number takes its place; or none, and then the numbers say nothing. `key` may
-    /// read them. [`PageNumber::NONE`] stands for zeros.
+    /// A page for each, with its contents, whose number takes its place; or none, and then the numbers say
+    /// nothing. `key` may read them. [`PageNumber::NONE`] stands for zeros.
     ///
     /// # Errors
     /// As for [`Self::allocate_many`].
@@ -136,7 +136,8 @@ impl Allocator {
                 self.free_many(&pages[..done]);
                 return Err(failure);
             }
-            // Who takes a hundred thousand pages in one critical section would be taken for one that keeps the CPU.
+            // A caller that takes a hundred thousand pages in one critical section would be taken for one that keeps
+            // the CPU.
             critical_section::give_way();
         }
         Ok(())
@@ -152,9 +153,9 @@ impl Allocator {
         Ok(copy[0])
     }
 
-    /// A fresh page for each row, which begins with what is in the page that the row names, or with zeros, and whose number takes
-    /// the place of that one's. Each is mapped as its row says in an address space, which is opened by a key. How many rows
-    /// were done, and what was wrong with the next one.
+    /// A fresh page for each row, which begins with what is in the page that the row names, or with zeros, and whose
+    /// number takes the place of that one's. Each is mapped as its row says in an address space, which is opened by a
+    /// key. How many rows were done, and what was wrong with the next one.
     ///
     /// # Safety
     /// No live object of the running program changes place, disappears, or becomes one that others write.
@@ -211,7 +212,8 @@ impl Allocator {
         }
     }
 
-    /// The same for pages in a row from an address on, a few, with `entries` in the place of rows. The key of each is the space's.
+    /// The same for pages in a row from an address on, a few, with `entries` in the place of rows. The key of each is
+    /// the space's.
     ///
     /// # Safety
     /// As for [`Self::supply`].
@@ -244,8 +246,8 @@ impl Allocator {
         }
     }
 
-    /// Gives a page up and ends every use of it, whoever has it, so that nobody is charged for what others keep. The first to
-    /// do is to take them off the access list: who may map the page may map it again meanwhile.
+    /// Gives a page up and ends every use of it by any environment, so that none is charged for what others keep. The
+    /// first to do is to take them off the access list: who may map the page may map it again meanwhile.
     ///
     /// # Errors
     /// The kernel's refusals of `page_free` and `page_unbind`; `InUse` when it is in use again at the end.
@@ -312,7 +314,7 @@ impl Allocator {
             let left = &mut rows[start..];
             match batch(left) {
                 Ok(()) => return freed + left.len(),
-                // The row says why it was not done, and is to be made again.
+                // The row says why it was not done, and must be repeated.
                 Err((row, Failure { error: Error::Again, .. })) => {
                     (left[row].number, left[row].arguments[0]) = (number::page_free, self.key.0);
                     (freed, start) = (freed + row, start + row);
@@ -362,7 +364,8 @@ pub(crate) fn batch(rows: &mut [BatchRow]) -> Result<(), (usize, Failure)> {
     // SAFETY: the rows are ours alone, as many as we say; the caller puts only `page_free` into them, which changes no
     // memory at an address.
     let outcome = unsafe { syscall::batch(abi::UserAddress(rows.as_mut_ptr() as u64), rows.len() as u64) };
-    // Who gives up a hundred thousand pages in one critical section would be taken for one that keeps the CPU.
+    // A caller that gives up a hundred thousand pages in one critical section would be taken for one that keeps the
+    // CPU.
     critical_section::give_way();
     outcome.map(|_| ()).map_err(|failure| {
         let row = failure.detail as usize;

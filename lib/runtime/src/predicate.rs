@@ -1,8 +1,8 @@
 //! Blocking: wakeup predicates, and the small event loop over them (xok-exos-sosp97 §5.1).
 //!
 //! The kernel can wait for a sum of at most sixteen terms. A [`Predicate`] is built product by product, each from
-//! [`Term`]s over words ([`word`]) and the clock ([`clock`]); [`wait_any`] joins the conditions of several sources and
-//! tells which came true; [`EventLoop`] calls a function for each.
+//! [`Term`]s over words ([`word`]) and the clock ([`clock`]). [`wait_any`] joins the conditions of several sources and
+//! says which came true; [`EventLoop`] calls a function for each.
 
 extern crate alloc;
 

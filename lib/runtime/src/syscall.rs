@@ -81,8 +81,8 @@ macro_rules! raw {
         /// The kernel's refusals, as the table lists them.
         ///
         /// # Safety
-        /// The addresses are those of memory that is as long as the call takes it to be and that may be read or
-        /// written as it does; what lies at the address of a live object does not change.
+        /// The addresses are those of memory that is as long as the call takes it to be and that may be read or written
+        /// as it does. What lies at the address of a live object does not change.
         #[inline]
         pub unsafe fn $name($($argument: $type),*) -> Result<$result, Failure> {
             $(let $argument = $argument.to_word();)*

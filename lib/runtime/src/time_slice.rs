@@ -1,6 +1,6 @@
 //! Giving the CPU away, and coming back to it (exokernel-sosp95 §5.1.1).
 //!
-//! The kernel keeps RIP, RSP and flags only. A voluntary yield therefore costs what is live at that place: the compiler
+//! The kernel keeps RIP, RSP and flags only. A voluntary yield therefore costs what is live at that place. The compiler
 //! saves the callee-saved registers that it needs, and the rest is gone; vector registers are kept only where they were
 //! declared live ([`crate::vector`]). At the end of a slice, where anything may be live, the entry saves everything
 //! ([`crate::upcall::slice_end_entry`]).
@@ -38,8 +38,8 @@ pub(crate) unsafe fn give_up(number: u64, first: u64, second: u64) -> Result<(),
     crate::syscall::result(error, detail)
 }
 
-/// Gives the rest of the slice to an environment, or to whoever comes next ([`EnvironmentId::NONE`]); comes back when a
-/// slice of one's own begins.
+/// Gives the rest of the slice to an environment, or to the next one in turn ([`EnvironmentId::NONE`]); returns when a
+/// slice of the own environment begins.
 ///
 /// # Errors
 /// `NoSuchEnvironment`, or `Busy` where it runs already: then the slice goes on.
@@ -49,10 +49,10 @@ pub fn yield_to(environment: EnvironmentId) -> Result<(), Failure> {
     unsafe { give_up(number::time_slice_yield, environment.0, 0) }
 }
 
-/// Gives the rest of the slice to whoever comes next.
+/// Gives the rest of the slice to the next environment in turn.
 #[inline]
 pub fn yield_now() {
-    // Nobody is named, so there is nothing to refuse.
+    // No environment is named, so there is nothing to refuse.
     let _ = yield_to(EnvironmentId::NONE);
 }
 
@@ -77,7 +77,7 @@ impl Position {
         exposed::slices(self.cpu).get(self.at as usize)
     }
 
-    /// Who it is allocated to.
+    /// The environment that it is allocated to.
     pub fn owner(self) -> EnvironmentId {
         EnvironmentId(self.info().map_or(0, |info| info.owner.load(Relaxed)))
     }

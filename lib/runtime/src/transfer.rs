@@ -1,13 +1,14 @@
 //! Protected control transfers: calls into another environment (exokernel-sosp95 §5.5, §6.1).
 //!
 //! The registers are the message. A caller saves what it wants to keep, declares itself ready to be entered, transfers,
-//! and is entered again by the callee's answer ([`syscalls`]). A callee declares a function and waits ([`serve`]). Both hold
-//! a critical section from the moment they are ready until they are entered: the end of a slice in between would leave
-//! them with two continuations.
+//! and is entered again by the callee's answer ([`syscalls`]). A callee declares a function and waits ([`serve`]). Both
+//! hold a critical section from the moment they are ready until they are entered: the end of a slice in between would
+//! leave them with two continuations.
 //!
-//! A position that came with a synchronous call goes back with the answer. A service that was resumed in another slice meanwhile
-//! must not give that one: it returns what it was lent to whom it is allocated to, and answers with the slice alone. Whoever
-//! waits for an answer gives the slices of its own positions to whom it called, so that a chain of callers gets on in them.
+//! A position that came with a synchronous call goes back with the answer. A service that was resumed in another slice
+//! meanwhile must not give that one. It returns the lent position to its owner, and answers with the slice alone. A
+//! caller that waits for an answer gives the slices of its own positions to the callee, so that a chain of callers
+//! makes progress in them.
 
 extern crate alloc;
 
@@ -62,7 +63,7 @@ pub fn call(kind: Kind, callee: EnvironmentId, message: &mut Message) -> Result<
     syscall::result(error, callee.0)
 }
 
-/// Makes a call whose answer comes in at an entry. Who serves calls itself can be called again after that.
+/// Makes a call whose answer comes in at an entry. A service that makes calls can be called again after that.
 #[inline]
 fn answered_at(entry: u64, exchange: impl FnOnce() -> u64) -> u64 {
     declare(entry);
@@ -111,15 +112,15 @@ extern "C" fn exchange(_message: &mut Message, _callee: u64, _number: u64) -> u6
     )
 }
 
-/// Who was called last.
+/// The last callee.
 fn called() -> EnvironmentId {
     EnvironmentId(Area::current().library().transfer_callee.load(Relaxed))
 }
 
-/// A slice of our own began before the answer came. A callee that has it still, because it could not enter us, is asked for
-/// it; one that works gets the slice; and where it runs on another CPU, the answer must find us giving way, not running.
-/// Comes back only with the error, when the callee is gone: the answer enters elsewhere, and takes the stack back to where
-/// the call began.
+/// A slice of our own began before the answer came. A callee that has it still, because it could not enter us, is asked
+/// for it; one that works gets the slice. Where it runs on another CPU, the answer must find us giving way, not
+/// running. Comes back only with the error, when the callee is gone: the answer enters elsewhere, and takes the stack
+/// back to where the call began.
 extern "C" fn wait_for_answer() -> u64 {
     let callee = called();
     while ask_for_answer(callee.0 | ASYNCHRONOUS) != Error::NoSuchEnvironment as u64 {
@@ -131,8 +132,8 @@ extern "C" fn wait_for_answer() -> u64 {
 /// How long who waits for another sleeps before it looks again, in nanoseconds.
 const A_WHILE: u64 = 1_000_000;
 
-/// Gives the rest of the slice to whom we wait for, a callee that has not answered yet or a caller that cannot be entered, or,
-/// where it runs on another CPU, to anybody for a while.
+/// Gives the rest of the slice to the environment that we wait for: a callee that has not answered yet, or a caller
+/// that cannot be entered. Where that one runs on another CPU, any environment gets the slice for a while.
 fn give_way_to(other: EnvironmentId) {
     if time_slice::yield_to(other).is_err() {
         let later = Predicate::new().or(&[clock(crate::clock::now() + A_WHILE)]);
@@ -142,8 +143,8 @@ fn give_way_to(other: EnvironmentId) {
     }
 }
 
-/// A transfer by which the callee is asked for an answer that it kept: r12 says so. The result is the error, or 0 where a
-/// slice of our own began again.
+/// A transfer by which the callee is asked for an answer that it kept: r12 says so. The result is the error, or 0 where
+/// a slice of our own began again.
 #[unsafe(naked)]
 extern "C" fn ask_for_answer(_callee_and_number: u64) -> u64 {
     naked_asm!(
@@ -157,8 +158,8 @@ extern "C" fn ask_for_answer(_callee_and_number: u64) -> u64 {
     )
 }
 
-/// Entered by the answer to a call. Whoever else comes in gets an empty answer at once: all ones in rdx. Who asks for an answer
-/// of ours, which depends on the one that we wait for, gets none yet, and we the slice.
+/// Entered by the answer to a call. Any other caller gets an empty answer at once: all ones in rdx. A caller that asks
+/// for an answer of ours, which depends on the one that we wait for, gets none yet, and we get the slice.
 #[unsafe(naked)]
 extern "C" fn answer_entry() {
     naked_asm!(
@@ -195,8 +196,8 @@ extern "C" fn answer_entry() {
     )
 }
 
-/// Calls another environment that is trusted to keep the callee-saved registers, as a procedure does: they are not saved,
-/// and go with the message (exokernel-sosp95 §7.1). The callee serves with [`serve_trusted`].
+/// Calls another environment that is trusted to keep the callee-saved registers, as a procedure does: they are not
+/// saved, and go with the message (exokernel-sosp95 §7.1). The callee serves with [`serve_trusted`].
 ///
 /// # Errors
 /// `NoSuchEnvironment` or `Busy` where it cannot be entered. If it dies before it answers, so does the caller, whose
@@ -309,7 +310,8 @@ extern "C" fn settle() -> ! {
     )
 }
 
-/// Waits to be entered; upcalls that came meanwhile are delivered between two waits. Nobody else's position is slept in.
+/// Waits to be entered; upcalls that came meanwhile are delivered between two waits. It sleeps in no position of
+/// another environment.
 extern "C" fn idle() -> ! {
     let area = Area::current();
     let private = area.private();
@@ -389,7 +391,7 @@ macro_rules! service_entry {
                 "call {try_again}",
                 "test eax, eax",
                 "jnz 2b",
-                // Refused, or a slice of our own began: nobody waits for us.
+                // Refused, or a slice of our own began: no caller waits for us.
                 "3:",
                 "mov rsp, gs:[{service_stack}]",
                 "call {leave}",
@@ -414,7 +416,7 @@ macro_rules! service_entry {
 }
 
 service_entry! {
-    /// For callers that trust nobody: they are shown no register but the message.
+    /// For callers without trust: they are shown no register but the message.
     untrusted_entry,
     asks_again: "cmp r12d, 1; je 4f",
     hide: "xor ebx, ebx; xor ebp, ebp; xor r12d, r12d; xor r13d, r13d; xor r14d, r14d; xor r15d, r15d",
@@ -429,7 +431,8 @@ service_entry! {
     on_busy: try_until_taken
 }
 
-/// How often an answer is tried to a caller that cannot be entered, because it runs just then to see that none has come.
+/// How often an answer is tried to a caller that cannot be entered, because it runs just then to see that none has
+/// come.
 const ANSWER_TRIES: u64 = 16;
 
 /// Serves a call. Upcalls that can wait may come while the service runs; before the answer goes out they must not.
@@ -442,8 +445,8 @@ extern "C" fn serve_one(call: &mut Call) {
     core::mem::forget(critical_section::enter());
 }
 
-/// Slices have begun since the call came. If this one is not of a position that was lent to us, it is not the caller's: what was lent
-/// goes back by itself, and the answer goes out with the slice alone.
+/// Slices have begun since the call came. If this one is not of a position that was lent to us, it is not the caller's.
+/// The lent position goes back by itself, and the answer goes out with the slice alone.
 extern "C" fn give_no_other_position(call: &mut Call) {
     if call.kind == Kind::Synchronous as u64 && !time_slice::position().is_lent() {
         time_slice::give_back();
@@ -451,7 +454,7 @@ extern "C" fn give_no_other_position(call: &mut Call) {
     }
 }
 
-/// The caller cannot be entered: whether the answer is to be tried once more. If not, it is kept.
+/// The caller cannot be entered: whether to try the answer once more. If not, it is kept.
 extern "C" fn try_again(call: &mut Call) -> u32 {
     time_slice::yield_now();
     call.tries -= 1;
@@ -463,7 +466,8 @@ extern "C" fn try_again(call: &mut Call) -> u32 {
     1
 }
 
-/// The same where the registers are the answer, and nothing else keeps them: the caller gets the slice until it can be entered.
+/// The same where the registers are the answer, and nothing else keeps them: the caller gets the slice until it can be
+/// entered.
 extern "C" fn try_until_taken(call: &mut Call) -> u32 {
     give_way_to(call.caller);
     give_no_other_position(call);
@@ -487,14 +491,15 @@ fn kept_answers() -> &'static mut Vec<Kept> {
     unsafe { &mut *(word.load(Relaxed) as *mut Vec<Kept>) }
 }
 
-/// Keeps an answer until its caller asks for it. A caller waits for one answer at a time: there are never more than callers.
+/// Keeps an answer until its caller asks for it. A caller waits for one answer at a time: there are never more than
+/// callers.
 fn keep_answer(caller: EnvironmentId, message: &Message) {
     let kept = kept_answers();
     kept.retain(|other| other.caller != caller && exposed::lives(other.caller));
     kept.push(Kept { caller, message: *message });
 }
 
-/// Who called asks for an answer that was kept; who has none waiting asked for nothing.
+/// The caller asks for an answer that was kept; one without such an answer gets all ones.
 extern "C" fn kept_answer(call: &mut Call) {
     let kept = kept_answers();
     let place = kept.iter().position(|other| other.caller == call.caller);

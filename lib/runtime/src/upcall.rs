@@ -49,7 +49,7 @@ pub struct Context {
     pub frame: UpcallFrame,
 }
 
-/// Handles one kind of upcall, on the upcall stack. What it leaves in the context is what goes on.
+/// Handles one kind of upcall, on the upcall stack. The code resumes with the context as the handler leaves it.
 pub type Handler = extern "C" fn(&mut Context);
 
 const FRAME: usize = offset_of!(Context, frame);
@@ -59,8 +59,8 @@ const HANDLERS: u64 = PRIVATE + LIBRARY + offset_of!(LibraryWords, handlers) as 
 const UPCALL_PKRU: u64 = PRIVATE + offset_of!(PrivateWords, upcall_pkru) as u64;
 const AREA_MASK: i64 = -(AREA_ALIGNMENT as i64);
 
-/// Saves every general register below the frame: RSP is then a [`Context`]. Touches the frame first: where it lies in the
-/// guard page ([`crate::layout::UPCALL_GUARD`]) that faults, down to the last frame that fits.
+/// Saves every general register below the frame: RSP is then a [`Context`]. Touches the frame first: where it lies in
+/// the guard page ([`crate::layout::UPCALL_GUARD`]) that faults, down to the last frame that fits.
 macro_rules! save {
     () => {
         "test [rsp], eax
@@ -139,7 +139,7 @@ pub(crate) extern "C" fn resume_frame_under_keys() {
     naked_asm!(save!(), "jmp {resume_under_keys}", resume_under_keys = sym resume_under_keys)
 }
 
-/// The end of every entry that has saved all registers: RSP is at the [`Context`] that goes on. Jumped to, not called.
+/// The end of every entry that has saved all registers: RSP is at the [`Context`] to resume. Jumped to, not called.
 #[unsafe(naked)]
 pub extern "C" fn resume() {
     naked_asm!(
@@ -168,8 +168,8 @@ pub extern "C" fn slice_end_entry() {
     )
 }
 
-/// Gives the CPU away, and comes back when a slice begins. A slice that ends before its first
-/// instruction, as on a host that has not the time for its virtual CPUs, ends here and not in one more frame on the stack.
+/// Gives the CPU away, and comes back when a slice begins. A slice that ends before its first instruction ends here and
+/// not in one more frame on the stack. That happens on a host that has not the time for its virtual CPUs.
 pub extern "C" fn give_way() {
     let _section = critical_section::enter();
     loop {
@@ -180,7 +180,7 @@ pub extern "C" fn give_way() {
     }
 }
 
-/// Default entry for the start of a slice: goes on where the environment left off.
+/// Default entry for the start of a slice: resumes the environment where it stopped.
 #[unsafe(naked)]
 pub extern "C" fn slice_start_entry() {
     naked_asm!(
@@ -202,8 +202,8 @@ pub extern "C" fn slice_start_entry() {
     )
 }
 
-/// Enters `entry` (rcx) as the kernel would, with a frame of `kind` (rdi), `error` (rsi) and `detail` (rdx) on the stack
-/// that ends at `top` (r8), or below RSP where that is 0; `pkru` is in r9. Comes back when the entry resumes.
+/// Enters `entry` (rcx) as the kernel would, with a frame of `kind` (rdi), `error` (rsi) and `detail` (rdx). The stack
+/// ends at `top` (r8), or below RSP where that is 0; `pkru` is in r9. Comes back when the entry resumes.
 #[unsafe(naked)]
 extern "C" fn enter(_kind: u64, _error: u64, _detail: u64, _entry: u64, _top: u64, _pkru: u64) {
     naked_asm!(
@@ -266,8 +266,8 @@ pub fn set_exception_handlers(handler: Handler) {
     set_entry(0, upcall_entry as *const () as u64);
 }
 
-/// Declares the address that the kernel enters for a kind: code that keeps to the conventions of this module. Exceptions
-/// share one entry, and so do event, revocation, repossession and emergency.
+/// Declares the address that the kernel enters for a kind: code that keeps to the conventions of this module.
+/// Exceptions share one entry, and so do event, revocation, repossession and emergency.
 pub fn set_entry(upcall: u64, entry: u64) {
     let private = Area::current().private();
     let word = match upcall {

@@ -1,12 +1,12 @@
-//! Vector state: kept while the CPU is somebody else's, but only while it lives.
+//! Vector state: kept while another environment has the CPU, but only while it is live.
 //!
-//! Code for this target uses no vector registers, so that most library code has none to save. Who runs code that does
-//! (an unmodified program, a hand-written loop) declares the state live for as long. Wherever the runtime gives the CPU
-//! away, of its own accord or at the end of a slice, it then keeps the registers in memory meanwhile, because the kernel
-//! loads the initial state on the way back.
+//! Code for this target uses no vector registers, so that most library code has none to save. A program that runs code
+//! that does (an unmodified program, a hand-written loop) declares the state live for as long. The kernel loads the
+//! initial state when the CPU comes back. So wherever the runtime gives the CPU away, of its own accord or at the end
+//! of a slice, it keeps the registers in memory meanwhile.
 //!
-//! [`LibraryWords::vector_state`](crate::area::LibraryWords::vector_state) names the memory while the registers hold the
-//! living state, and is 0 while the memory does: so it is never saved twice, nor saved over.
+//! [`LibraryWords::vector_state`](crate::area::LibraryWords::vector_state) names the memory while the registers hold
+//! the living state, and is 0 while the memory does: so it is never saved twice, nor saved over.
 
 extern crate alloc;
 
@@ -86,7 +86,7 @@ impl State {
         unsafe { core::slice::from_raw_parts(self.memory.as_ptr(), self.layout.size()) }
     }
 
-    /// Takes bytes of the same layout from somebody who is not trusted: what the CPU would refuse to load is cleared.
+    /// Takes bytes of the same layout from an untrusted source: what the CPU would refuse to load is cleared.
     pub fn set_bytes(&mut self, bytes: &[u8]) {
         const FEATURES: core::ops::Range<usize> = 512..520;
         const RESERVED: core::ops::Range<usize> = 520..576;
