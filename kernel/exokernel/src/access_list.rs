@@ -1,7 +1,7 @@
 //! Access lists: who may do what with the pages that name them (DESIGN.md §4, "Page").
 //!
 //! A list is a small object in a donated page. It is named by any number of pages, so that giving a relative access to
-//! all of them is one entry. A list governs itself: whoever may own what it names may change it.
+//! all of them is one entry. A list governs itself: an environment that may own what it names may change it.
 
 use crate::cost;
 use crate::kernel::{Kernel, Outcome, refuse};

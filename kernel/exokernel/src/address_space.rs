@@ -1,7 +1,8 @@
 //! Address spaces: roots, page tables and the links between them (DESIGN.md §4, "Page").
 //!
-//! A table that more than one link leads to is immutable, and read-only through every link; whoever faults copies it.
-//! Linking a second time narrows what the first link allowed, so every CPU drops its translations before the call returns.
+//! A table that more than one link leads to is immutable, and read-only through every link; an environment that faults
+//! on it copies it. Linking a second time narrows what the first link allowed, so every CPU drops its translations
+//! before the call returns.
 
 use crate::cost;
 use crate::kernel::{Kernel, Outcome, refuse};
@@ -210,8 +211,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// Those of a level-1 table, in their order: as long as they need no right but what was granted last, as nearly all pages of a program
-    /// do, in a run.
+    /// The entries of a level-1 table, in their order. They go in a run as long as they need no right but the one
+    /// granted last, as nearly all pages of a program do.
     fn copy_leaves(&mut self, key: KeyIndex, from: PageNumber, to: PageNumber) -> Result<(), Failure> {
         self.spend(cost::TABLE_LOOK);
         let mut next = self.memory.first_left(from, to);
@@ -272,16 +273,16 @@ impl Kernel {
         self.clear_table(table)
     }
 
-    /// Takes the first piece out of what a table leads to, and as much behind it under the same entry as there is room for.
-    /// A table that nothing leads to any more is an ordinary page. False where there was nothing.
+    /// Takes the first piece out of what a table leads to, and as much behind it under the same entry as there is room
+    /// for. A table that nothing leads to any more is an ordinary page. False where there was nothing.
     pub(crate) fn release_piece(&mut self, top: PageNumber, level: u8) -> bool {
         let Some(first) = self.memory.first_present(top) else { return false };
         self.release_under(first, level);
         true
     }
 
-    /// Takes out what the entry in a slot of a table at `level` leads to, as much as there is room for, and the entry with
-    /// the last of it; true when it is gone. A table that others have as well is only unlinked.
+    /// Takes out what the entry in a slot of a table at `level` leads to, as much as there is room for. The entry goes
+    /// with the last of it; true when it is gone. A table that others have as well is only unlinked.
     pub(crate) fn release_under(&mut self, slot: Slot, level: u8) -> bool {
         self.spend(cost::TABLE_UNLINK);
         let table = page_of(slot.entry());
@@ -316,7 +317,7 @@ impl Kernel {
         true
     }
 
-    /// Makes an empty table without links an ordinary page again. Whoever sleeps over an entry of it is told.
+    /// Makes an empty table without links an ordinary page again. Sleepers over an entry of it are told.
     pub(crate) fn dissolve_table(&mut self, table: PageNumber) {
         wake_watchers(memory::info(table).expect("a table has a record"));
         self.memory.dissolve_table(table);
@@ -329,7 +330,7 @@ impl Kernel {
         self.settle(table);
     }
 
-    /// Makes a table that nobody has any more an ordinary page again.
+    /// Makes a table without users an ordinary page again.
     pub(crate) fn dissolve_free_table(&mut self, page: PageNumber, info: &PageInfo) -> Outcome<()> {
         if links(info) != 0 {
             return refuse(Error::InUse, u64::from(links(info)));
@@ -338,7 +339,7 @@ impl Kernel {
             return refuse(Error::Again, 0);
         }
         self.dissolve_table(page);
-        // A root that is none any more: whoever was allowed to edit it is not.
+        // The page is no root any more: the right to edit it ends.
         self.forget();
         Ok(())
     }

@@ -49,7 +49,7 @@ fn number(header: &[u8], at: usize) -> Option<usize> {
     usize::from_str_radix(digits, 16).ok()
 }
 
-/// A part of the program that is to be loaded.
+/// A part of the program that the boot loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment<'a> {
     /// Its address; with the low bits as in the file.

@@ -70,7 +70,7 @@ fn refuse(why: &str) -> ! {
     stop::boot_failure(format_args!("the program `init` of the boot archive cannot be run: {why}"))
 }
 
-/// The first environment died: nobody is left to tell, so the machine stops.
+/// The first environment died: no environment is left to report to, so the machine stops.
 pub(crate) fn first_environment_died(environment: Environment) {
     let info = environment.info();
     let word = |word: &core::sync::atomic::AtomicU64| word.load(Ordering::Relaxed);
@@ -206,8 +206,8 @@ impl<'a> FirstEnvironment<'a> {
     }
 }
 
-/// How many times what there is the limits of all environments may come to, in pages: who uses less than its limit leaves the
-/// rest to others. What an environment must be sure of is its reservation.
+/// How many times what there is the limits of all environments may come to, in pages: who uses less than its limit
+/// leaves the rest to others. What an environment must be sure of is its reservation.
 const PAGE_LIMIT_FACTOR: u64 = 2;
 
 /// All that there is, and the right to promise more of it than that.

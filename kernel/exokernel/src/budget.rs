@@ -1,8 +1,8 @@
 //! Budgets: what each environment may hold of each resource, and who is asked first when there is too little.
 //!
-//! What holds always: `used` is at most `limit`; the reservations of all environments together are at most what there
-//! is. Limits may come to more than that: the first environment has all pages reserved, and a limit of twice as many to hand
-//! out. A dead environment's figures go to its heir, with the charge for what is still in use.
+//! Invariants: `used` is at most `limit`; the reservations of all environments together are at most what there is.
+//! Limits may come to more than that: the first environment has all pages reserved, and a limit of twice as many to
+//! hand out. A dead environment's figures go to its heir, with the charge for what is still in use.
 
 use crate::environment::Environment;
 use crate::kernel::{Kernel, Outcome, refuse};

@@ -66,9 +66,9 @@ fn name() -> Capability {
     capability::named([DEVICE, HOST_CHANNEL])
 }
 
-/// Looks for a frame that has arrived, and for room, and says so in the exposed words. The device interrupts one CPU only, and
-/// programs do not know when these words change: so the others are made to look, if they are idle. True where one
-/// changed.
+/// Looks for a frame that has arrived, and for room, and says so in the exposed words. The device interrupts one CPU
+/// only, and programs do not know when these words change: so the others are made to look, if they are idle. True where
+/// one changed.
 pub(crate) fn poll(kernel: &mut Kernel) -> bool {
     if !present() {
         return false;

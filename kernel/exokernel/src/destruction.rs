@@ -1,9 +1,10 @@
 //! Destruction: from any state, in bounded steps, until nothing of the environment is left but the record of its death.
 //!
-//! At once it never runs again. Then whoever calls `environment_destroy` drives the rest, a step a call:
-//! slices, filters and predicate; children, which go to its creator; the address space, unless another environment runs
-//! in it; the pages charged to it; and last its own pages, which go back to their owner. Its heir, the creator, gets its budget and the
-//! charge for what is still in use. Who is still asked about it keeps the last step for later (doc/decision/0026).
+//! At once it never runs again. Then the callers of `environment_destroy` drive the rest, a step a call. First go
+//! slices, filters and predicate; then children, which pass to its creator; then the address space, unless another
+//! environment runs in it. The pages charged to it follow; and last its own pages, which go back to their owner. Its
+//! heir, the creator, gets its budget and the charge for what is still in use. A zombie, which its parent may still ask
+//! about, keeps the last step for later (doc/decision/0026).
 
 use crate::budget;
 use crate::cost;
@@ -82,7 +83,7 @@ fn disown(creator: Environment, child: Environment) {
 }
 
 impl Kernel {
-    /// Destroys an environment, or goes on destroying it (see `abi::syscall`).
+    /// Destroys an environment, or resumes destroying it (see `abi::syscall`).
     pub(crate) fn destroy(&mut self, key: KeyIndex, number: EnvironmentId, keeps: u64) -> Outcome<()> {
         if keeps > 1 {
             return refuse(Error::BadArgument, 2);
@@ -93,7 +94,7 @@ impl Kernel {
             self.require(key, &environment.name(), Rights::OWN)?;
         }
         if environment.is(State::Alive) {
-            // Whoever destroys it can look now at what it leaves, its children before all.
+            // The caller can look now at what it leaves, its children before all.
             self.condemn(environment, DeathReason::Destroyed, [0; 3], caller);
             return refuse(Error::Again, 0);
         }
@@ -306,7 +307,8 @@ impl Kernel {
         crate::interrupt::wake_all_idle();
     }
 
-    /// A private page becomes ordinary again; what another environment of the same address space still maps it to is gone.
+    /// A private page becomes ordinary again; what another environment of the same address space still maps it to is
+    /// gone.
     pub(crate) fn dissolve_private(&mut self, page: PageNumber) {
         let info = memory::info(page).expect("a private page has a record");
         assert_eq!(memory::state(info).kind, PageKind::EnvironmentPrivate);

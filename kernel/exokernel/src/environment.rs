@@ -1,8 +1,8 @@
 //! Environments: a protection domain and an execution context (exokernel-sosp95 §5.1.2; DESIGN.md §4).
 //!
-//! Owns the environment table, its slots and numbers, and creation. A number is `generation * size of the table + slot`;
-//! slots wait in a queue, the longest dead first, so that the record of a death stays as long as it can. Destruction has a
-//! file of its own.
+//! Owns the environment table, its slots and numbers, and creation. A number is `generation * size of the table +
+//! slot`. Slots wait in a queue, the longest dead first, so that the record of a death stays as long as it can.
+//! Destruction has a file of its own.
 
 use crate::free_list;
 use crate::kernel::{Kernel, Outcome, copied, refuse};
@@ -23,7 +23,7 @@ use machine::{exposed, memory, page_table, user};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Environment(&'static EnvironmentInfo);
 
-/// What an environment is made of, beside the private pages of its area.
+/// The parts of an environment, but for the private pages of its area.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parts {
     /// Root of its page tables.
@@ -133,7 +133,7 @@ impl Environment {
 }
 
 impl Kernel {
-    /// Who called.
+    /// The environment that called.
     #[inline(always)]
     pub(crate) fn caller(&self) -> Environment {
         Environment::of(self.callers_context())
@@ -246,8 +246,8 @@ impl Kernel {
         self.memory.make_area_page(PageNumber(wanted.public), PageKind::EnvironmentPublic);
     }
 
-    /// Puts everything in place; every check is behind us, and the pages of the area are made. The first environment has no
-    /// creator.
+    /// Puts everything in place; every check is behind us, and the pages of the area are made. The first environment
+    /// has no creator.
     pub(crate) fn build_environment(
         &mut self,
         environment: Environment,

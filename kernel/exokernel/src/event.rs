@@ -1,7 +1,7 @@
 //! Upcalls that wait: events, revocation, repossession, emergency (DESIGN.md §4, "Upcall and exception").
 //!
-//! The event bits and the pending bits of the private page are the whole state: an environment that fakes them only calls
-//! itself. They are delivered at the next entry of the environment outside a critical section.
+//! The event bits and the pending bits of the private page are the whole state: an environment that fakes them only
+//! calls itself. They are delivered at the next entry of the environment outside a critical section.
 
 use crate::environment::Environment;
 use crate::interrupt;

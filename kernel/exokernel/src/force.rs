@@ -1,8 +1,9 @@
 //! Breaking the bindings of a page by force (DESIGN.md §4, "Page"; exokernel-sosp95 §3.4).
 //!
-//! The owner of a page, given up or not, can end every use of it: entries that map it, links to it if it is a table, its
-//! ring. So an owner is not charged for longer than it wants for what others keep. A call looks through one table; every
-//! entry there is can be found from those tables that nothing leads to: roots, and copies that were not completed.
+//! The owner of a page, given up or not, can end every use of it: entries that map it, links to it if it is a table,
+//! its ring. So an owner is not charged for longer than it wants for what others keep. A call looks through one table;
+//! every entry there is can be found from those tables that nothing leads to: roots, and copies that were not
+//! completed.
 
 use crate::cost;
 use crate::kernel::{Kernel, Outcome, refuse};
@@ -129,7 +130,8 @@ impl Kernel {
         }
     }
 
-    /// Breaks the bindings in a level-1 table that covers what begins at `first`, from `cursor` on, until the entry is spent.
+    /// Breaks the bindings in a level-1 table that covers what begins at `first`, from `cursor` on, until the entry is
+    /// spent.
     fn unbind_in(&mut self, page: PageNumber, table: PageNumber, first: u64, cursor: u64) -> Step {
         let begin = if cursor > first { index(cursor, 1) } else { 0 };
         let mut found = false;

@@ -1,7 +1,7 @@
 //! Lists of pages through `PageInfo::neighbours`: the free list, and the list of the pages charged to each environment.
 //!
-//! What holds always: a page is in exactly one list, the one of its owner, or the free list if it is free; the list is
-//! doubly linked, so that any page can be taken out at once (a caller may name the page it wants).
+//! Invariants: a page is in exactly one list, that of its owner, or the free list if it is free. The list is doubly
+//! linked, so that any page can be taken out at once (a caller may name the page it wants).
 
 use abi::PageNumber;
 use abi::page::PageInfo;
@@ -39,8 +39,8 @@ pub(crate) fn push(head: &AtomicU64, page: PageNumber, info: &PageInfo) {
     head.store(page.0, Ordering::Release);
 }
 
-/// Takes a page, whose record this is, out of the list that begins at `head`, in which it is. Its own neighbours are for the
-/// next list to set.
+/// Takes a page, whose record this is, out of the list that begins at `head`, in which it is. Its own neighbours are
+/// for the next list to set.
 #[inline(always)]
 pub(crate) fn remove(head: &AtomicU64, info: &PageInfo) {
     let word = info.neighbours.load(Ordering::Relaxed);

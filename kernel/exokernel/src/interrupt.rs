@@ -1,7 +1,7 @@
 //! Interrupts while a program runs: the clock, requests of other CPUs, devices.
 //!
-//! The end of a slice is an upcall, followed by a save window; whoever lets the window run out is switched out whole and
-//! pays with its next slice, and past a threshold dies (exokernel-sosp95 §5.1.1).
+//! The end of a slice is an upcall, followed by a save window. An environment that lets the window run out is switched
+//! out whole and pays with its next slice, and past a threshold dies (exokernel-sosp95 §5.1.1).
 
 use crate::device;
 use crate::environment::Environment;
@@ -131,9 +131,9 @@ fn defers_slice_end(context: &Context) -> bool {
     context.private_words().critical_section.load(Ordering::Relaxed) != 0 || !context.declares(Entry::SliceEnd)
 }
 
-/// Switches an environment out whole. Who was told that the slice has ended pays with its next slice: that may be another
-/// one, which gave away what was left of its window. It counts as an excess, unless not one instruction was executed
-/// since: then the host of this machine had no time for it.
+/// Switches an environment out whole. The environment that was told of the slice's end pays with its next slice: that
+/// may be another one, which gave away what was left of its window. It counts as an excess, unless not one instruction
+/// was executed since: then the host of this machine had no time for it.
 fn force_out(mut kernel: Locked, frame: &TrapFrame, caller: Environment) -> ! {
     let told = kernel.processors[entry::cpu()].told;
     if let Ok(told_one) = kernel.living(told.environment) {

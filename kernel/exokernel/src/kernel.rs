@@ -18,22 +18,23 @@ use machine::user::{CopyError, UserFault};
 pub(crate) struct Kernel {
     /// Typed access to pages.
     pub(crate) memory: Memory,
-    /// The next component of a name that nobody has.
+    /// The next component of a name that no environment has.
     pub(crate) fresh: u64,
     /// Slice vectors and what each CPU does.
     pub(crate) processors: [Processor; CPUS],
-    /// CPUs that passed over somebody who ran on another CPU, or found somebody asleep who was roused on another, as bits: they
-    /// look again when somebody stops running.
+    /// CPUs that passed over an environment running on another CPU, or found one asleep that was roused on another, as
+    /// bits. They look again when an environment stops running.
     pub(crate) passed_over: u64,
     /// First and last slot of the environment table that wait to be used, each plus one; 0: none.
     pub(crate) free_slots: (u64, u64),
     /// The search for the environment furthest above its reservation.
     pub(crate) search: crate::revocation::Search,
-    /// Until then free pages are only for those below their reservation: somebody was asked for them. 0: no shortage.
+    /// Until then free pages are only for environments below their reservation: another one was asked for them. 0: no
+    /// shortage.
     pub(crate) short_until: u64,
     /// Work done in this entry, in units of some 40 instructions: see [`Kernel::spend`].
     pub(crate) work: Cell<u32>,
-    /// Something happened that the caller has to be stopped for before it goes on.
+    /// An event for which the caller must be stopped before it resumes.
     pub(crate) attention: Cell<bool>,
     /// Changes whenever a right may have been lost.
     pub(crate) authority: Cell<u64>,
@@ -48,11 +49,11 @@ pub(crate) struct Kernel {
     pub(crate) storage: Option<&'static mut Storage>,
 }
 
-/// Answers about access lists that are remembered, each in the place that key and list say: a library uses two keys on its
-/// own list in turn.
+/// Answers about access lists that are remembered, each in the place that key and list say: a library uses two keys on
+/// its own list in turn.
 pub(crate) const LISTS_REMEMBERED: usize = 64;
 
-/// Who asked, by what key, about which list or root, and when ([`Kernel::authority`]).
+/// The asking environment, its key, the list or root, and when ([`Kernel::authority`]).
 type Question = (EnvironmentId, KeyIndex, PageNumber, u64);
 
 /// What a key of an environment gave, for as long as no right was lost.
@@ -107,7 +108,8 @@ impl Kernel {
         self.forget_answers(|(asker, by, _, _)| *by == key && *asker == owner);
     }
 
-    /// Forgets answers about lists that may hold no more, and all that was remembered of roots and entries because of them.
+    /// Forgets answers about lists that may hold no more, and all that was remembered of roots and entries because of
+    /// them.
     #[inline(always)]
     fn forget_answers(&self, is_lost: impl Fn(&Question) -> bool) {
         let lost = self.last_rights.iter().filter(|answer| is_lost(&answer.get().question));

@@ -14,7 +14,7 @@ use abi::{EnvironmentId, Error, Failure, KeyIndex};
 use core::sync::atomic::Ordering;
 use wakeup_predicate::Predicate;
 
-/// What the kernel keeps of an environment where nobody else sees it.
+/// What the kernel keeps of an environment where no program sees it.
 #[derive(Clone, Debug)]
 pub(crate) struct Secrets {
     /// The keys.
@@ -36,8 +36,8 @@ pub(crate) struct Secrets {
 }
 
 impl Secrets {
-    /// Those of an environment that has just begun, but for its name and its private pages: copied as a whole, which is quicker
-    /// than made.
+    /// Those of an environment that has just begun, but for its name and its private pages: copied as a whole, which is
+    /// quicker than made.
     pub(crate) const FRESH: Self = Self {
         keys: {
             let mut keys = [capability::empty(); KEYS];

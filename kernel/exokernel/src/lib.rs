@@ -1,7 +1,7 @@
 //! The exokernel proper: safe code only, one file per noun (DESIGN.md §4).
 //!
-//! Every system call but the null call comes through `system_call`, takes the one lock, and works on the one [`Kernel`].
-//! What is exposed lives in the exposed structures themselves; [`Kernel`] holds only what nobody else may see.
+//! Every system call but the null call comes through `system_call`, takes the one lock, and works on the one
+//! [`Kernel`]. Public state lives in the exposed structures themselves; [`Kernel`] holds only what no program may see.
 
 #![no_std]
 #![forbid(unsafe_code)]

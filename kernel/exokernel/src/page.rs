@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - every page is charged to exactly one environment, or free, or the kernel's: the exposed counts add up;
-//! - a page is free only when no entry maps it, no device pins it, no link leads to it as a table, and no page names it
-//!   as its list. A page that is given up before is an orphan, and freed when its last use ends.
+//! - a page is free only when no entry maps it, no device pins it, no link leads to it as a table, and no page has it
+//!   as list. A page that is given up before is an orphan, and freed when its last use ends.
 
 use crate::budget;
 use crate::cost;
@@ -64,8 +64,8 @@ fn set_owner(page: PageNumber, info: &PageInfo, owner: Environment) {
     note_use(info);
 }
 
-/// Pages that one call takes for an environment, one after the other, while nothing comes free: what is counted of them is
-/// counted at the end.
+/// Pages that one call takes for an environment, one after the other, while nothing comes free: what is counted of them
+/// is counted at the end.
 pub(crate) struct Taking {
     owner: Environment,
     list: PageNumber,
@@ -124,7 +124,7 @@ fn become_orphan(info: &PageInfo) {
     add(&exposed::kernel().orphan_pages, 1);
 }
 
-/// A page will be nobody's to watch any more: whoever sleeps over it on an idle CPU is made to look.
+/// A page is about to lose its watchers: makes those look that sleep over it on an idle CPU.
 pub(crate) fn wake_watchers(info: &PageInfo) {
     if state(info).flags & WATCHED != 0 {
         interrupt::wake_all_idle();
@@ -174,7 +174,7 @@ impl Kernel {
         }
     }
 
-    /// Who is charged for a page.
+    /// The environment that is charged for a page.
     pub(crate) fn owner(&self, info: &PageInfo) -> Environment {
         Environment::numbered(EnvironmentId(info.owner.load(Ordering::Relaxed)))
     }
@@ -214,7 +214,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// The first free page. Where there is none, somebody may be asked for one.
+    /// The first free page. Where there is none, the kernel may ask an environment for one.
     #[inline(always)]
     pub(crate) fn any_free_page(&mut self, caller: Environment) -> Outcome<PageNumber> {
         match free_list::first(&exposed::kernel().first_free_page) {
@@ -256,8 +256,8 @@ impl Kernel {
         budget::charge(owner, Resource::Page, 1);
     }
 
-    /// Fills some of the pages that will be taken next with zeros, for a CPU that has nothing else to do; false where that
-    /// is done already.
+    /// Fills some of the pages that will be taken next with zeros, for a CPU that has nothing else to do; false where
+    /// that is done already.
     pub(crate) fn zero_ahead(&mut self) -> bool {
         let mut next = free_list::first(&exposed::kernel().first_free_page);
         let mut zeroed = 0;
@@ -287,8 +287,8 @@ impl Kernel {
         budget::charge(to, Resource::Page, 1);
     }
 
-    /// Moves a page from a dead owner to its heir, with its charge and what allowed it: between two steps of a destruction, too,
-    /// nobody uses more than it may.
+    /// Moves a page from a dead owner to its heir, with its charge and what allowed it. So between two steps of a
+    /// destruction, too, no environment uses more than it may.
     pub(crate) fn bequeath_page(&mut self, page: PageNumber, from: Environment, heir: Environment) {
         self.change_owner(page, from, heir);
         budget::pass(from, heir, Resource::Page);
@@ -308,7 +308,7 @@ impl Kernel {
         self.give_up(page, info)
     }
 
-    /// Gives a page up that nobody needs as the object it may be: mostly one that others map still.
+    /// Gives up a page that no environment needs as the object it may be: mostly one that others map still.
     #[inline(always)]
     pub(crate) fn give_up(&mut self, page: PageNumber, info: &'static PageInfo) -> Outcome<()> {
         let found = state(info);
@@ -404,8 +404,8 @@ impl Kernel {
         add(&kernel.free_pages, 1);
     }
 
-    /// Frees the first of the pages that are charged to an environment, as long as nothing uses them and they are under one list:
-    /// most of what a program leaves. `limit` at most; how many.
+    /// Frees the first of the pages that are charged to an environment, as long as nothing uses them and they are under
+    /// one list: most of what a program leaves. `limit` at most; how many.
     pub(crate) fn free_first(&mut self, owner: Environment, limit: usize) -> usize {
         let (kernel, own) = (exposed::kernel(), &owner.info().pages);
         let Some(first) = free_list::first(own) else { return 0 };
@@ -437,8 +437,8 @@ impl Kernel {
         count
     }
 
-    /// Takes over a page or a page table (see `abi::syscall`). An orphan stays one: it goes with its last use, whoever is charged
-    /// for it.
+    /// Takes over a page or a page table (see `abi::syscall`). An orphan stays one: it goes with its last use,
+    /// whichever environment is charged for it.
     pub(crate) fn claim_page(
         &mut self,
         key: KeyIndex,

@@ -27,7 +27,7 @@ use machine::user;
 
 /// What the rows of a call have in common.
 struct Supply {
-    /// Who gets the pages.
+    /// The environment that gets the pages.
     caller: Environment,
     /// Their access list.
     list: PageNumber,
@@ -82,9 +82,9 @@ impl Kernel {
         }
     }
 
-    /// The first rows, as long as each is like the first: under the same key, in the same table, with a source under the same
-    /// list; and nothing comes free. What was found out for the first holds for all then, and they are counted together: the way
-    /// of faults. How many.
+    /// The first rows, as long as each is like the first: under the same key, in the same table, with a source under
+    /// the same list; and nothing comes free. What was found out for the first holds for all then, and they are counted
+    /// together: the way of faults. How many.
     #[inline(always)]
     fn supply_run(&mut self, supply: &mut Supply, rows: &mut [MapRow]) -> usize {
         let (Some(first), Some(root)) = (rows.first(), supply.root) else { return 0 };

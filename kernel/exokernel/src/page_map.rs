@@ -64,7 +64,8 @@ impl Kernel {
     }
 
     /// One row. The short way is for one that keeps its page and gains no right: a page that is protected, or protected
-    /// otherwise (exokernel-sosp95, Table 10, `prot1`). Where there is one CPU, the next such row may not come here any more:
+    /// otherwise (exokernel-sosp95, Table 10, `prot1`). Where there is one CPU, the next such row may not come here any
+    /// more:
     /// `entry.s` does it, by what is remembered (`machine::map_few`).
     #[inline(always)]
     fn map_page(&mut self, editor: Editor<'_>, place: UserAddress) -> Outcome<u64> {
@@ -145,8 +146,9 @@ impl Kernel {
         }
     }
 
-    /// The first rows, as long as each lies in the same table and needs no right but what was granted last: the way of
-    /// those who protect or map many pages (exokernel-sosp95, Table 10). Returns how many, and whether TLBs have to know.
+    /// The first rows, as long as each lies in the same table and needs no right but the one granted last. That is the
+    /// way of callers that protect or map many pages (exokernel-sosp95, Table 10). Returns how many, and whether TLBs
+    /// have to know.
     #[inline(always)]
     fn change_run(&mut self, editor: Editor<'_>, rows: &[MapRow]) -> (usize, bool) {
         let Some(first) = rows.first() else { return (0, false) };

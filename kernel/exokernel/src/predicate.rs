@@ -1,8 +1,8 @@
 //! Wakeup predicates in the kernel (xok-exos-sosp97 §5.1): accepting one, and asking whether a sleeper wakes.
 //!
-//! The words that a predicate watches are found once, when it is accepted. That holds no page: whoever gives one up that is
-//! watched is rid of it, and it may be somebody else's the next moment. The sleeper knows by its generation that it is gone,
-//! before it looks at the word; a flag of the page says that idle CPUs must look then.
+//! The words that a predicate watches are found once, when it is accepted. That holds no page: an environment that
+//! gives up a watched page is rid of it, and the page may be another one's the next moment. The sleeper knows by its
+//! generation that it is gone, before it looks at the word; a flag of the page says that idle CPUs must look then.
 
 use crate::budget;
 use crate::cost;
@@ -63,7 +63,7 @@ impl Watched {
         (self.words[term], self.generations[term]) = (physical, memory::generation(record(physical)));
     }
 
-    /// Says of each page that somebody sleeps over it.
+    /// Records of each page that an environment sleeps over it.
     fn mark(&self, count: usize) {
         let words = self.words[..count].iter().filter(|physical| **physical != CLOCK);
         words.for_each(|physical| memory::note_watched(record(*physical)));
@@ -120,8 +120,8 @@ pub(crate) fn wait(frame: &mut SyscallFrame) -> Outcome<()> {
 }
 
 impl Kernel {
-    /// Checks a predicate, finds the words that it watches, and keeps both with the caller's secrets, where they are made: a
-    /// refused one leaves none.
+    /// Checks a predicate, finds the words that it watches, and keeps both with the caller's secrets, where they are
+    /// made: a refused one leaves none.
     fn accept(&mut self, caller: Environment, terms: UserAddress, count: u64) -> Outcome<()> {
         if count > PREDICATE_TERMS as u64 {
             return refuse(Error::TooMany, PREDICATE_TERMS as u64);

@@ -49,7 +49,7 @@ pub(crate) struct Processor {
     pub(crate) position: usize,
     /// The look for who runs next, which may take several entries.
     look: Look,
-    /// The earliest time at which somebody who was passed over in it may run.
+    /// The earliest time at which an environment that was passed over in it may run.
     pub(crate) earliest: Option<u64>,
     /// The CPU said that it is idle before it began.
     pub(crate) announced: bool,
@@ -59,13 +59,15 @@ pub(crate) struct Processor {
     pub(crate) slice_end: u64,
     /// When the slice proper ended and the window or the grace began; later than any time before that.
     pub(crate) ended: u64,
-    /// Who was told last that its slice has ended.
+    /// The environment that was told last that its slice has ended.
     pub(crate) told: Told,
     /// Since when the time of the slice is not accounted for yet.
     pub(crate) entered: u64,
-    /// Who is charged for it, as long as it has this number: whom the slice was begun for, or to whom it was yielded.
+    /// The environment that is charged for it, as long as it has this number: that for which the slice was begun, or to
+    /// which it was yielded.
     pub(crate) payer: (Environment, EnvironmentId),
-    /// What is exposed of the position; none if it is nobody's to give in this slice, because it was freed, for example.
+    /// What is exposed of the position; none if no environment may give it in this slice, for example because it was
+    /// freed.
     pub(crate) slice: Option<&'static SliceInfo>,
     /// The number of the environment that ran last; 0: none.
     pub(crate) last: u64,
@@ -104,7 +106,7 @@ impl Processor {
         Some((next, is_last))
     }
 
-    /// Somebody was passed over who may run from this time on.
+    /// An environment was passed over that may run from this time on.
     pub(crate) fn note_later(&mut self, time: u64) {
         self.earliest = Some(self.earliest.map_or(time, |other| other.min(time)));
     }

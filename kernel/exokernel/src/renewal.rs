@@ -1,10 +1,11 @@
 //! Renewal: an environment that is being destroyed begins again as another one, of the same pages.
 //!
-//! To destroy an environment and to create the next costs most for what both do to the same pages: filling private ones with
-//! zeros, unmapping and mapping the area, giving pages back and taking them again (doc/decision/0015). Nothing else of the
-//! old one stays: its slices, pins, predicate, children, pages and budget go as by destruction, its address space but for
-//! the table that the area lies in, its registers, its key ring and its number. Its upcall stack is filled with zeros as far as
-//! it was used. Who knows what is in the address space may keep all of it (doc/decision/0020).
+//! To destroy an environment and to create the next costs most for what both do to the same pages. They fill private
+//! ones with zeros, unmap and map the area, and give pages back to take them again (doc/decision/0015). Nothing else of
+//! the old one stays. Its slices, pins, predicate, children, pages and budget go as by destruction. Its address space
+//! goes but for the table that the area lies in, and so do its registers, its key ring and its number. Its upcall stack
+//! is filled with zeros as far as it was used. A caller that knows what is in the address space may keep all of it
+//! (doc/decision/0020).
 
 use crate::budget;
 use crate::cost;
@@ -27,7 +28,7 @@ use machine::tlb::{self, Extent};
 use machine::{context, memory};
 
 impl Kernel {
-    /// Renews an environment, or goes on releasing what it held (see `abi::syscall`).
+    /// Renews an environment, or resumes releasing what it held (see `abi::syscall`).
     pub(crate) fn renew(
         &mut self,
         key: KeyIndex,
@@ -78,7 +79,7 @@ impl Kernel {
         refuse(Error::Again, 0)
     }
 
-    /// Where an area begins in its table; fails where somebody else has the address space, or a part of it.
+    /// Where an area begins in its table; fails where another environment has the address space, or a part of it.
     fn find_area(&self, environment: Environment) -> Result<Slot, Failure> {
         let root = self.context_of(environment).root();
         let area = environment.info().area.load(Ordering::Relaxed);
@@ -95,8 +96,8 @@ impl Kernel {
         }
     }
 
-    /// Fails unless the caller may have what an environment is made of, and one environment more. The result is a list whose pages
-    /// the caller may have.
+    /// Fails unless the caller may have what an environment is made of, and one environment more. The result is a list
+    /// whose pages the caller may have.
     fn check_parts(
         &self,
         key: KeyIndex,
@@ -132,10 +133,10 @@ impl Kernel {
         Ok(())
     }
 
-    /// Fails unless the caller may have each private page, and each page of the area is at its place, to be written, or nowhere: what
-    /// the old one put there instead would be the new one's memory. The result is the pages of the upcall stack that were used, counted
-    /// from the lowest: a page further than the lowest that was written by the program, because the kernel's frame may be all that is
-    /// in it.
+    /// Fails unless the caller may have each private page, and each page of the area is at its place, writable, or
+    /// nowhere. What the old environment put there instead would be the new one's memory. The result is the pages of
+    /// the upcall stack that were used, counted from the lowest. That is a page further than the lowest that the
+    /// program wrote, because the kernel's frame may be all that is in it.
     fn check_area(
         &self,
         key: KeyIndex,
@@ -164,7 +165,7 @@ impl Kernel {
         Ok(lowest.saturating_sub(1)..private.len() - 1)
     }
 
-    /// What an environment is made of, beside the private pages of its area.
+    /// The parts of an environment, but for the private pages of its area.
     fn parts_of(&self, environment: Environment) -> Parts {
         let info = environment.info();
         let page = |word: &core::sync::atomic::AtomicU64| PageNumber(word.load(Ordering::Relaxed));
@@ -177,8 +178,8 @@ impl Kernel {
         }
     }
 
-    /// Takes out of an address space what is neither the table that the area lies in nor one on the way to it, as much as there is
-    /// room for; true when nothing else is left.
+    /// Takes out of an address space all but the table that the area lies in and those on the way to it, as much as
+    /// there is room for. True when nothing else is left.
     fn release_beside(&mut self, environment: Environment) -> bool {
         let area = environment.info().area.load(Ordering::Relaxed);
         let mut table = self.context_of(environment).root();
@@ -214,7 +215,8 @@ impl Kernel {
         parts: Parts,
         (area, used): (Slot, Range<usize>),
     ) -> EnvironmentId {
-        // From here on no transfer finds the old one; one that has found it has failed when every CPU has left the kernel.
+        // From here on no transfer finds the old one; one that has found it has failed when every CPU has left the
+        // kernel.
         context::publish(old.slot(), None);
         tlb::quiesce();
         let private = self.secrets(old).private;

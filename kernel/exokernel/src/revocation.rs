@@ -1,13 +1,13 @@
 //! Revocation and the abort protocol (exokernel-sosp95 §3.3, §3.4): ask, insist, take, and say what was taken.
 //!
-//! A request stands in the exposed record of the environment with its deadline; giving pages or slices back counts against
-//! it. After the deadline whoever drives `revocation_enforce` takes by force, a step a call: first what the environment has
-//! listed to be taken first; then, after an emergency upcall and another grace, anything. Each resource taken is written
-//! into the repossession vector before the upcall that tells of it.
+//! A request stands in the exposed record of the environment with its deadline; giving pages or slices back counts
+//! against it. After the deadline the callers of `revocation_enforce` take by force, a step a call. First they take
+//! what the environment has listed for that; then, after an emergency upcall and another grace, anything. Each resource
+//! taken is written into the repossession vector before the upcall that tells of it.
 //!
-//! The one policy of the kernel is here, too: when no page is free, an environment below its reservation has the
-//! environment asked that is furthest above its own; as long as that lasts, pages that come back are for those below theirs.
-//! Nobody is asked for what it is sure of, and who is not below its reservation is refused.
+//! The one policy of the kernel is here, too. When no page is free, an environment below its reservation has the
+//! environment asked that is furthest above its own. As long as that lasts, pages that come back are for those below
+//! theirs. No environment is asked for its reserved pages, and one that is not below its reservation is refused.
 
 use crate::budget;
 use crate::cost;
@@ -41,7 +41,7 @@ const CANDIDATES_PER_STEP: usize = 64;
 pub(crate) struct Taking {
     /// The page, plus one; 0: none was chosen.
     page: u32,
-    /// Where the scan of the address space goes on.
+    /// Where the scan of the address space continues.
     cursor: u64,
     /// The last page that cannot be taken of those looked at, plus one; 0: none was looked at.
     passed: u32,
@@ -110,7 +110,7 @@ pub(crate) struct Search {
     slot: usize,
     best: u64,
     excess: u64,
-    /// The one before found nobody. That alone proves nothing: it may have begun for somebody else, some time ago.
+    /// The one before found none. That alone proves nothing: it may have begun for another environment, some time ago.
     again: bool,
 }
 
@@ -380,8 +380,8 @@ impl Kernel {
         Taken::NotYet
     }
 
-    /// Looks through the pages of an environment, some a step, for one that can be taken: from the one on that it came to,
-    /// if the environment still has that.
+    /// Looks through the pages of an environment, some a step, for one that can be taken: from the one on that it came
+    /// to, if the environment still has that.
     fn next_candidate(&mut self, environment: Environment, pass: Pass) -> Candidate {
         let passed = self.secrets(environment).taking.passed.checked_sub(1).map(numbered);
         let is_there = |page: &PageNumber| {
@@ -437,7 +437,8 @@ impl Kernel {
         }
     }
 
-    /// No page is free. Whoever is below its reservation has somebody else asked, a step a call; anybody else is refused.
+    /// No page is free. A caller below its reservation has another environment asked, a step a call; any other caller
+    /// is refused.
     pub(crate) fn shortage(&mut self, caller: Environment) -> Outcome<PageNumber> {
         if !budget::is_below_reservation(caller, Resource::Page) {
             return refuse(Error::Exhausted, Resource::Page as u64);
@@ -471,7 +472,7 @@ impl Kernel {
         }
     }
 
-    /// Fails while pages that come back are for others: for whoever is below its reservation, and had them asked for.
+    /// Fails while pages that come back are for environments below their reservation that had them asked for.
     #[cold]
     pub(crate) fn check_shortage(&mut self, caller: Environment) -> Result<(), Failure> {
         if clock::now() >= self.short_until {

@@ -1,10 +1,11 @@
-//! Who runs next: the slice vector of this CPU, round robin (exokernel-sosp95 §5.1.1; DESIGN.md §4, "Time slice").
+//! The next environment to run: the slice vector of this CPU, round robin (exokernel-sosp95 §5.1.1; DESIGN.md §4, "Time
+//! slice").
 //!
-//! There is no policy here: positions come in order; a position is passed over while its runner cannot run (it runs
-//! elsewhere, its predicate is false, it pays for an excess, it is dying). A look around the vector does a bounded amount
-//! of work in one kernel entry, then lets interrupts in and goes on. A CPU that found nobody says that it is idle, looks around
-//! once more, from the beginning whenever an interrupt came in between, and halts until the earliest time that any predicate
-//! waits for.
+//! There is no policy here: positions come in order. A position is passed over while its runner cannot run (it runs
+//! elsewhere, its predicate is false, it pays for an excess, it is dying). A look around the vector does a bounded
+//! amount of work in one kernel entry, then lets interrupts in and continues. A CPU that found no runner announces that
+//! it is idle and looks around once more, from the beginning whenever an interrupt came in between. Then it halts until
+//! the earliest time that any predicate waits for.
 
 use crate::cost;
 use crate::device;
@@ -33,8 +34,8 @@ pub(crate) struct Claimed {
     pub(crate) context: &'static Context,
 }
 
-/// Quarters of the upcall stack that must be free for the start and the end of a slice: directed yields cut slices short,
-/// and each cut may leave a frame. Without such a frame an environment resumes, or is switched out whole.
+/// Quarters of the upcall stack that must be free for the start and the end of a slice: directed yields cut slices
+/// short, and each cut may leave a frame. Without such a frame an environment resumes, or is switched out whole.
 pub(crate) const HALF: u64 = 2;
 /// The same for events that others raise.
 const QUARTER: u64 = 1;
@@ -46,13 +47,13 @@ const START: Upcall = Upcall { entry: Entry::SliceStart, kind: kind::SLICE_START
 enum Found {
     /// This environment runs now, at this position.
     Runner(Claimed),
-    /// Nobody can run; the earliest time at which somebody may.
+    /// No environment can run; the earliest time at which one may.
     Nobody(Option<u64>),
     /// This entry has done enough; go on from here in a new one.
     More,
 }
 
-/// Gives the CPU to whoever comes next. Nobody runs on this CPU any more.
+/// Gives the CPU to the next environment in turn. No environment runs on this CPU any more.
 pub(crate) fn schedule() -> ! {
     schedule_with(lock())
 }
@@ -61,7 +62,7 @@ extern "C" fn schedule_again() -> ! {
     schedule()
 }
 
-/// Goes on with a look. An interrupt may have come to a CPU that said that it is idle because something changed that was
+/// Continues a look. An interrupt may have come to a CPU that said that it is idle because something changed that was
 /// looked at already.
 extern "C" fn search_on() -> ! {
     let kernel = lock();
@@ -79,7 +80,7 @@ pub(crate) fn schedule_with(mut kernel: Locked) -> ! {
     search(kernel)
 }
 
-/// Looks on, and runs whom it finds; where that is nobody in two looks, halts.
+/// Continues the look, and runs the environment it finds; where two looks find none, halts.
 fn search(mut kernel: Locked) -> ! {
     loop {
         match kernel.next_runner() {
@@ -91,8 +92,8 @@ fn search(mut kernel: Locked) -> ! {
     }
 }
 
-/// Ends this entry and goes on in the next. No program's address space stays loaded: its root may be freed as soon as the
-/// lock is let go.
+/// Ends this entry and continues in the next. No program's address space stays loaded: its root may be freed as soon as
+/// the lock is let go.
 fn go_on(kernel: Locked, then: extern "C" fn() -> !) -> ! {
     cpu_control::load_kernel_address_space();
     drop(kernel);
@@ -156,8 +157,8 @@ impl Kernel {
         &mut self.processors[entry::cpu() % CPUS]
     }
 
-    /// Says that this CPU is idle, and begins another look: whoever changes a watched word after that sees the CPU idle and
-    /// kicks it.
+    /// Announces that this CPU is idle, and begins another look: an environment that changes a watched word after that
+    /// sees the CPU idle and kicks it.
     fn announce_idle(&mut self) {
         exposed::own_cpu().state.store(CpuState::Idle as u64, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -216,18 +217,18 @@ impl Kernel {
         if context.claim() {
             return Ok(Claimed { environment, context });
         }
-        // It runs on another CPU, and may stop there by a fast transfer, of which nobody is told.
+        // It runs on another CPU, and may stop there by a fast transfer, which the scheduler does not see.
         self.passed_over |= 1 << cpu;
         Err(Wakeup::At(clock::now() + length_of_next_slice()))
     }
 
-    /// Who slept is run on this CPU, outside its position: the CPUs that found it asleep there, and may have halted for good,
-    /// look again when somebody stops running.
+    /// A sleeper is run on this CPU, outside its position. The CPUs that found it asleep there, and may have halted for
+    /// good, look again when an environment stops running.
     pub(crate) fn note_roused(&mut self, environment: Environment) {
         self.passed_over |= u64::from(self.secrets(environment).homes) & !(1 << entry::cpu());
     }
 
-    /// Somebody stops running on this CPU, and its position may be one that another CPU passed over.
+    /// An environment stops running on this CPU, and its position may be one that another CPU passed over.
     #[cold]
     fn wake_who_passed_over(&mut self) {
         let mut cpus = core::mem::take(&mut self.passed_over);
@@ -237,7 +238,8 @@ impl Kernel {
         }
     }
 
-    /// How a claimed environment goes on in the slice that runs, above the upcalls that come first; none if it dies of them.
+    /// How a claimed environment resumes in the slice that runs, above the upcalls that come first; none if it dies of
+    /// them.
     #[inline(always)]
     fn program_of(&mut self, claimed: Claimed) -> Option<Program> {
         let plain = if claimed.context.is_voluntary() { start_plainly(claimed.context) } else { None };
@@ -310,7 +312,7 @@ impl Kernel {
 }
 
 impl Processor {
-    /// Counts the time since the last look as idle, if nobody ran.
+    /// Counts the time since the last look as idle, if no environment ran.
     fn note_idle_time(&mut self) {
         if self.phase == Phase::Idle {
             let now = clock::now();
@@ -319,13 +321,14 @@ impl Processor {
         }
     }
 
-    /// Who runs in the position, as far as it was told; nobody where it was lost.
+    /// The runner of the position, as far as it was told; none where it was lost.
     #[inline(always)]
     pub(crate) fn runner(&self) -> EnvironmentId {
         EnvironmentId(self.slice.map_or(0, |slice| slice.runner.load(Ordering::Relaxed)))
     }
 
-    /// The position that runs, if transfers by the fast way have given it to this environment and nobody was told yet.
+    /// The position that runs, if transfers by the fast way have given it to this environment and the scheduler was not
+    /// told yet.
     pub(crate) fn moved_on(&self, environment: Environment) -> Option<&'static SliceInfo> {
         self.slice.filter(|_| entry::has_position() && self.runner() != environment.number())
     }
@@ -335,7 +338,7 @@ impl Processor {
         entry::set_has_position(context, self.runner() == environment.number());
     }
 
-    /// Charges the time since the last look to whoever pays for it.
+    /// Charges the time since the last look to its payer.
     #[inline(always)]
     pub(crate) fn charge(&mut self, now: u64) {
         let spent = now.saturating_sub(self.entered);
@@ -370,7 +373,7 @@ impl Processor {
     }
 }
 
-/// How a context that goes on from RIP, RSP and flags alone begins a slice, if nothing else is to be told than that.
+/// How a context that resumes from RIP, RSP and flags alone begins a slice, if the start is all there is to report.
 #[inline(always)]
 pub(crate) fn start_plainly(context: &Context) -> Option<Program> {
     let words = context.private_words();

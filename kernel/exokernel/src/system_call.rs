@@ -73,8 +73,8 @@ fn plain(frame: &mut SyscallFrame, body: impl FnOnce(&mut Kernel, &[u64; 6]) -> 
     }
 }
 
-/// The call may have been about its caller: a dead one does not return, and one that an upcall waits for is interrupted
-/// as soon as it is back in user mode.
+/// The call may have been about its caller. A dead caller does not return, and one that an upcall waits for is
+/// interrupted as soon as it is back in user mode.
 #[cold]
 fn attend(mut kernel: Locked) -> Locked {
     let caller = kernel.caller();

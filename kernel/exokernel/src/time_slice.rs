@@ -107,7 +107,7 @@ impl Kernel {
 
 /// Yields (see `abi::syscall`). Returns only after a refusal.
 ///
-/// The fast way is for a target that lives, waits for nothing and goes on from RIP, RSP and flags alone, and that is told
+/// The fast way is for a target that lives, waits for nothing and resumes from RIP, RSP and flags alone. It is told
 /// nothing but that its slice starts; the timer is set already. Whatever needs a call is looked at first.
 #[inline(always)]
 pub(crate) fn give_way(frame: &mut SyscallFrame) -> Outcome<()> {
@@ -152,8 +152,8 @@ fn enter_slowly(mut kernel: Locked, frame: &SyscallFrame, target: Claimed) -> ! 
     kernel.run(target, now)
 }
 
-/// Takes one excess off the count of an environment that gives the CPU up by itself. The slice that was cancelled for it
-/// stays lost; only who never gives way comes to the threshold.
+/// Takes one excess off the count of an environment that gives the CPU up by itself. The slice that was cancelled for
+/// it stays lost; only who never gives way comes to the threshold.
 fn forgive_excess(environment: Environment) {
     let excess = &environment.info().excess;
     if let Some(rest) = time_slice::forgive_excess(excess.load(Ordering::Relaxed)) {
@@ -162,7 +162,7 @@ fn forgive_excess(environment: Environment) {
 }
 
 impl Kernel {
-    /// Takes the caller, which gives the CPU up by itself, off it: it goes on as the frame says. Returns the time.
+    /// Takes the caller, which gives the CPU up by itself, off it: it resumes as the frame says. Returns the time.
     #[inline(always)]
     pub(crate) fn leave_caller(&mut self, frame: &SyscallFrame) -> u64 {
         let (context, caller) = (self.callers_context(), self.caller());
@@ -188,8 +188,8 @@ impl Kernel {
         if can_run { Ok(Claimed { environment, context }) } else { refuse(Error::Busy, to.0) }
     }
 
-    /// Whether time that the caller gives may be an environment's first: one that has never run may not be whole yet, and would
-    /// die of it. Only who made it, or whoever gave it a slice, lets it begin.
+    /// Whether time that the caller gives may be an environment's first: one that has never run may not be whole yet,
+    /// and would die of it. Only its maker, or an environment that gave it a slice, lets it begin.
     fn may_begin(&self, environment: Environment, context: &Context) -> bool {
         let info = environment.info();
         !context.is_fresh()

@@ -1,9 +1,10 @@
 //! Protected control transfer (exokernel-sosp95 §5.5; DESIGN.md §4): the callee is entered with the caller's registers.
 //!
 //! Asynchronous: the callee gets the rest of this slice. Synchronous: it gets this position in every later round too,
-//! until it is transferred back. The kernel keeps no chain: only which environment runs in which position. A callee that
-//! was resumed in another slice meanwhile gives back the position that it was lent by name, with `time_slice_free`. The
-//! callee must not run, must have said that it is ready, and the kernel must hold no forced-out context of it.
+//! until it is transferred back. The kernel keeps no chain: only which environment runs in which position. A callee
+//! that was resumed in another slice meanwhile gives back the position that it was lent by name,
+//! with `time_slice_free`. The callee must not run, must have said that it is ready, and the kernel must hold no
+//! forced-out context of it.
 
 use crate::environment::Environment;
 use crate::kernel::{Kernel, Outcome, lock, refuse};
@@ -77,8 +78,8 @@ impl Kernel {
         Ok(callee)
     }
 
-    /// Gives the position that runs to the callee for later rounds, if it is the caller's to give. If not, nobody gives it on in
-    /// this slice: the callee's answer would, were it the callee's own.
+    /// Gives the position that runs to the callee for later rounds, if it is the caller's to give. If not, no call
+    /// passes it on in this slice: the callee's answer would, were it the callee's own.
     fn move_position(&mut self, caller: Environment, callee: Environment) {
         match self.processor().slice {
             Some(slice) if slice.runner.load(Ordering::Relaxed) == caller.number().0 => self.set_runner(slice, callee),
