@@ -1,6 +1,6 @@
 //! What a command answers, on standard output: whole, or told of. A reader that
 //! has seen enough and left (`./chitin code disasm FILE | head`) is no failure.
-//! And what it remarks, on standard error, where nobody can be told of a failure.
+//! Its remarks go to standard error, where a failed write cannot be reported.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
@@ -15,7 +15,7 @@ pub fn remark(text: impl Display) {
 /// Writes `text` to standard output.
 ///
 /// # Errors
-/// When it cannot be written, and not because nobody reads it.
+/// When it cannot be written, and not because the reader has left.
 pub fn print(text: &str) -> Result<()> {
     write(io::stdout().lock(), text)
 }

@@ -1,8 +1,7 @@
 //! Writes the boot archive: a newc cpio, the form that `abi::boot` describes.
 //!
-//! Names are bytes, as in any Unix file system. Names of one file (hard links)
-//! share an inode number; the first of them carries the contents and the others
-//! have length 0, so that one pass from the start can link what is there already.
+//! Names are bytes, as in any Unix file system. Names of one file (hard links) share an inode number. The first of them
+//! carries the contents and the others have length 0, so that one pass from the start can link what is there already.
 
 use std::io::{self, Read, Write};
 

@@ -1,6 +1,5 @@
-//! Every process that this command starts and must not outlive it: each is
-//! the leader of a process group of its own, which is killed when its guard is
-//! dropped or when the command is interrupted.
+//! Every process that this command starts and must not outlive it. Each is the leader of a process group of its own,
+//! which is killed when its guard is dropped or when the command is interrupted.
 
 use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;

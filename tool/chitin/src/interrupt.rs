@@ -1,8 +1,6 @@
-//! What happens when this command itself gets a signal. While a program runs
-//! inside the machine the first signal of a kind goes to it; who sends the same
-//! again means this command, and who asks it to terminate waits only so long.
-//! Then everything that was started is killed, the terminal is put back, and
-//! the command ends as if killed by that signal.
+//! What happens when this command itself gets a signal. While a program runs inside the machine the first signal of a
+//! kind goes to it. The same signal again means this command, and a request to terminate waits only so long. Then
+//! everything that was started is killed, the terminal is put back, and the command ends as if killed by that signal.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
@@ -53,7 +51,8 @@ pub fn redirect(receiver: Receiver) {
 pub struct Interruption(Arc<AtomicI32>);
 
 impl Interruption {
-    /// From now on the first signal of a kind kills what runs, and the command, which learns of it here, ends by itself.
+    /// From now on the first signal of a kind kills what runs, and the command, which learns of it here, ends by
+    /// itself.
     pub fn watch() -> Self {
         let interruption = Self::default();
         let told = interruption.clone();

@@ -1,8 +1,6 @@
-//! Whether Chitin runs under KVM on this host. Some hosts have the device, run
-//! the least of guests under it, and hang at what a kernel does, because they
-//! carry out a guest's privileged instructions themselves and do not know them
-//! all. So Chitin itself is tried, with a program that its root file system
-//! does not have, until it has said so and stopped.
+//! Whether Chitin runs under KVM on this host. Some hosts have the device, run small guests under it, and hang at what
+//! a kernel does. They carry out a guest's privileged instructions themselves and do not know them all. So Chitin
+//! itself is tried, with a program that its root file system does not have, until it has said so and stopped.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::Path;
@@ -47,7 +45,8 @@ pub fn choose(choice: AcceleratorChoice, cache: &Path, images: &Images) -> Resul
     }
 }
 
-/// Whether KVM works, which is tried if nobody knows. What cannot be tried does not work, and is tried again the next time.
+/// Whether KVM works, which is tried if no answer is recorded. What cannot be tried does not work, and is tried again
+/// the next time.
 ///
 /// # Errors
 /// When the answer cannot be kept.

@@ -1,6 +1,5 @@
-//! Renders `doc/linux-compatibility.md`: from the parity tests the scripts, what
-//! each is about, and which do not pass yet; from ExOS's table of calls and the
-//! list of Linux's, which calls are there.
+//! Renders `doc/linux-compatibility.md`. The parity tests yield the scripts, the topic of each, and which do not pass
+//! yet. ExOS's table of calls and the list of Linux's yield which calls are there.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -1,5 +1,5 @@
-//! Temporary folders that nothing is left of: an interrupt removes those of this process; each is locked as long as its
-//! process lives, and one that nobody locks, left by a process that was killed, goes when the next one is made.
+//! Temporary folders, which leave nothing behind. An interrupt removes those of this process. Each is locked as long as
+//! its process lives. An unlocked one, left by a process that was killed, goes when the next one is made.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ static SWEPT: Once = Once::new();
 #[derive(Debug)]
 pub struct Folder {
     place: TempDir,
-    /// Locked: somebody uses the folder.
+    /// Locked while a process uses the folder.
     _lock: File,
 }
 
@@ -41,7 +41,7 @@ pub fn folder() -> Result<Folder> {
     folder_in(&parent)
 }
 
-/// A fresh folder in `parent`, for what is to be moved within that file system.
+/// A fresh folder in `parent`, for files that will be moved within that file system.
 ///
 /// # Errors
 /// When it cannot be made.

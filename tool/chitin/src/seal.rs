@@ -1,5 +1,5 @@
-//! What cargo built bears a seal, its length and checksum in a file beside it: cargo does not notice when what it built is
-//! damaged later, and a machine that starts from it can do anything.
+//! A seal of what cargo built: its length and checksum in a file next to it. Cargo does not notice when its output is
+//! damaged later, and a machine that starts from damaged output can do anything.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -11,8 +11,9 @@ use walkdir::WalkDir;
 use crate::cargo::Executable;
 use crate::failure::{Context, Failure, Result};
 
-/// Held while something is built and sealed, so that nobody sees one without the other. A build that failed or was
-/// interrupted leaves its mark: what it had built bears the seals of what was there before, and the next one breaks them.
+/// Held while something is built and sealed, so that no process sees one without the other. A build that failed or was
+/// interrupted leaves its mark: what it had built bears the seals of what was there before, and the next one breaks
+/// them.
 #[derive(Debug)]
 pub struct Turn {
     _lock: File,
@@ -20,7 +21,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Waits until nobody else builds into `target`.
+    /// Waits until no other process builds into `target`.
     ///
     /// # Errors
     /// When nothing can be written there.

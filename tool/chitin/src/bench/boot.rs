@@ -110,7 +110,8 @@ impl Ground<'_> {
         Ok(tree)
     }
 
-    /// The symbols of a program on Chitin, of the kernel, and of ExOS and its server, which lie under a program for Linux.
+    /// The symbols of a program on Chitin, of the kernel, and of ExOS and its server, which lie under a program for
+    /// Linux.
     pub fn symbols(&self, program: &str) -> Symbols {
         let mut symbols = Symbols::default();
         symbols.add(&self.images.kernel);
@@ -135,7 +136,8 @@ impl Ground<'_> {
         Some(Plugin { file, out: place.join("events") })
     }
 
-    /// Boots the peer, with as many CPUs as all of `programs` want, and runs them, one after the other. Whatever goes wrong is told by their reports.
+    /// Boots the peer, with as many CPUs as all of `programs` want, and runs them, one after the other. Whatever goes
+    /// wrong is told by their reports.
     pub fn linux(&self, system: System, clock: Clock, programs: &[&Program]) -> Vec<Report> {
         self.unless_interrupted(programs, || self.try_linux(system, clock, programs))
     }

@@ -36,8 +36,8 @@ pub struct Program {
     /// Other programs that it starts.
     #[serde(default)]
     pub needs: Vec<String>,
-    /// Files of Debian's packages ([`crate::root::debian::BENCH`]) that it starts or that those need: by where they stand in
-    /// the root file system, where they stand in the packages.
+    /// Files of Debian's packages ([`crate::root::debian::BENCH`]) that it starts or that those need: by where they
+    /// stand in the root file system, where they stand in the packages.
     #[serde(default)]
     pub debian: BTreeMap<String, String>,
 }
@@ -106,7 +106,7 @@ pub struct Row {
     /// The least ratio in instructions that is aimed at, and the least in the estimate for silicon.
     pub aim: Option<f64>,
     pub aim_silicon: Option<f64>,
-    /// Whether the stock configuration of Linux stands beside the tuned one, and a bar in the picture.
+    /// Whether the row also shows the stock configuration of Linux, and a bar in the picture.
     #[serde(default)]
     pub headline: bool,
 }

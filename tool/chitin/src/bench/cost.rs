@@ -56,7 +56,7 @@ fn raw(figure: &Figure, overhead: f64) -> Cost {
     all.scaled(1.0 / figure.operations as f64)
 }
 
-/// The estimate for silicon: instructions, and what events take beside them, of the sample in the middle.
+/// The estimate for silicon: instructions, and what events take in addition, of the sample in the middle.
 pub fn silicon(report: &Report, figure: &str, minus: Option<&str>) -> Option<f64> {
     let instructions = cost(report, figure, minus)?.median;
     let figure = report.figure(figure)?;

@@ -9,8 +9,8 @@ use crate::failure::{Context, Failure, Result};
 use crate::workspace::Workspace;
 
 const SOURCE: &str = "bench/plugin/events.c";
-/// Cycles beside the instructions themselves, anchored on published figures of seL4 and of kernel entries. An exception
-/// and the IRETQ that ends it take 800, half of it each.
+/// Cycles in addition to the instructions themselves, anchored on published figures of seL4 and of kernel entries. An
+/// exception and the IRETQ that ends it take 800, half of it each.
 const SYSCALL: u64 = 100;
 const EXCEPTION: u64 = 400;
 const RETURN: u64 = 400;
@@ -34,7 +34,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Cycles on silicon beside one for each instruction.
+    /// Cycles on silicon in addition to one for each instruction.
     pub fn surcharge(&self) -> u64 {
         self.syscalls * SYSCALL
             + self.exceptions * EXCEPTION
@@ -59,8 +59,8 @@ pub fn compile(workspace: &Workspace, folder: &Path) -> Result<PathBuf> {
     Err(Failure::new(format!("cc refuses {SOURCE}: {}", String::from_utf8_lossy(&output.stderr))))
 }
 
-/// The windows in what the plugin wrote, those of each figure together. Before a figure's own may stand those of a program
-/// that died before its figure was made.
+/// The windows in what the plugin wrote, those of each figure together. Before a figure's own may stand those of a
+/// program that died before its figure was made.
 ///
 /// # Errors
 /// When a line is not one of the plugin's.

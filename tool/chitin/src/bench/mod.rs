@@ -1,5 +1,5 @@
 //! `./chitin bench`: Chitin side by side with a stock Debian kernel on the
-//! same machine. Costs are counted in instructions; wall time stands beside.
+//! same machine. Costs are counted in instructions; wall time is reported, too.
 
 mod accepted;
 mod boot;
@@ -139,7 +139,8 @@ fn compare(workspace: &Workspace, now: &[record::Line]) -> Result<Vec<String>> {
     Ok(accepted.regressions(&before, now))
 }
 
-/// Builds and fetches what is measured. A peer that cannot be fetched is told of in its columns; the rest goes on.
+/// Builds and fetches what is measured. A peer that cannot be fetched is reported in its columns; the others are still
+/// measured.
 fn ground<'a>(workspace: &'a Workspace, folder: &'a Path, options: &Options) -> Result<Ground<'a>> {
     let plugin = events::compile(workspace, folder)?;
     let plugin = match boot::try_plugin(&plugin, folder)? {
@@ -174,7 +175,7 @@ fn measure(ground: &Ground<'_>, catalogue: &Catalogue, tables: &[&Table], option
         _ => &Clock::ALL,
     };
     for clock in clocks.iter().copied() {
-        // Stock Linux stands beside in the first two only.
+        // Stock Linux is measured in the first two only.
         let some = if clock == Clock::PlainNanoseconds { &systems[..systems.len().min(1)] } else { systems };
         for system in some {
             progress.busy_with(&format!("{system:?}, {clock:?}"));

@@ -17,7 +17,7 @@ use super::results::{Measure, Results};
 use super::sheet::{Sheet, factor, number, verdict};
 
 const PAGE: &str = "doc/benchmarks.md";
-/// Where the pictures are, from the root of the checkout; the page is in a folder beside.
+/// Where the pictures are, from the root of the checkout; the page is in a sibling folder.
 const PICTURES: &str = "bench/pictures";
 const BEGIN: &str = "<!-- made by ./chitin bench --keep from here -->\n";
 const END: &str = "<!-- to here -->\n";

@@ -33,7 +33,8 @@ pub const PLACE: &str = "bench";
 /// The first process of the peer.
 const INIT: &str = "init";
 
-/// Whether the peer comes up at all in reasonable time: CPUs that take turns by the counting clock keep it from that for minutes.
+/// Whether the peer comes up at all in reasonable time: CPUs that take turns by the counting clock keep it from that
+/// for minutes.
 pub fn comes_up(clock: Clock, cpus: u32) -> bool {
     clock != Clock::Instructions || cpus == 1
 }
@@ -126,11 +127,12 @@ fn dependency() -> Result<String> {
         .ok_or_else(|| Failure::new(format!("apt knows no {PACKAGE}: run apt-get update to have the Linux peer")))
 }
 
-/// Where the programs are linked: not where the server of ExOS lies in its own address space, so that a profile can tell
-/// the two apart.
+/// Where the programs are linked: not where the server of ExOS lies in its own address space, so that a profile can
+/// tell the two apart.
 const BASE: &str = "-Wl,-Ttext-segment=0x20000000";
 
-/// Compiles a program of `bench/peer` into `folder`: one file, static, at a fixed address. One in assembly has no C library.
+/// Compiles a program of `bench/peer` into `folder`: one file, static, at a fixed address. One in assembly has no C
+/// library.
 ///
 /// # Errors
 /// When there is no such source, or the compiler refuses it.
@@ -169,7 +171,8 @@ pub fn add_programs(workspace: &Workspace, tree: &mut Tree, names: &[&str], fold
     Ok(())
 }
 
-/// Adds files of Debian's packages to a root file system, by place and name there, which are fetched when they are missing.
+/// Adds files of Debian's packages to a root file system, by place and name there, which are fetched when they are
+/// missing.
 ///
 /// # Errors
 /// When a package cannot be had, or has no such file.

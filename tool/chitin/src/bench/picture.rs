@@ -7,7 +7,7 @@ use super::sheet::{factor, number};
 
 const WIDTH: f64 = 760.0;
 const BAR: f64 = 18.0;
-/// Space for the names beside the bars.
+/// Space for the names to the left of the bars.
 const NAMES: f64 = 300.0;
 const COLOURS: [&str; 4] = ["#2f7ed8", "#d8622f", "#3a9d5d", "#8a4fbf"];
 

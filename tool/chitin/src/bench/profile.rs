@@ -67,7 +67,8 @@ fn readable(name: &str) -> String {
     if parts.is_empty() { whole } else { parts[parts.len().saturating_sub(3)..].join("::") }
 }
 
-/// The largest shares of one operation of `figure`, from its sample in the middle: so many `lines`, and one for the rest.
+/// The largest shares of one operation of `figure`, from its sample in the middle: so many `lines`, and one for the
+/// rest.
 pub fn of(figure: &Figure, symbols: &Symbols, lines: usize) -> Vec<Share> {
     let Some(window) = figure.windows.get(cost::middle(figure)) else { return Vec::new() };
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();

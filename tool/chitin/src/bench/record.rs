@@ -32,7 +32,8 @@ pub struct Origin {
     pub machine: String,
     pub qemu: String,
     pub compiler: String,
-    /// Flags of the machine that both systems have, by the counting clock; by the other `-icount` and its value are missing.
+    /// Flags of the machine that both systems have, by the counting clock; by the other `-icount` and its value are
+    /// missing.
     pub flags: String,
 }
 

@@ -149,7 +149,7 @@ fn machine_code(bytes: &[u8], start: usize, end: usize) -> Vec<String> {
     Decoder::with_ip(64, part, start as u64, DecoderOptions::NONE).into_iter().map(show).collect()
 }
 
-/// The left text beside the first machine instruction, the others below it.
+/// The left text in the line of the first machine instruction, the others below it.
 fn rows(page: &mut String, left: &str, right: &[String]) {
     let first = right.first().map_or("", String::as_str);
     let _ = writeln!(page, "{}", format!("{left:<LEFT$} {first}").trim_end());

@@ -21,8 +21,8 @@ pub enum Cpu {
     Max,
     /// The least: no SMEP, SMAP, UMIP, protection keys or FSGSBASE.
     Qemu64,
-    /// What is measured on: all but SMAP, with which QEMU before 9.1 faults on an IRETQ of user mode, and fast string
-    /// copies, which the counting clock counts byte by byte.
+    /// The machine for measurements: all but SMAP and fast string copies. With SMAP QEMU before 9.1 faults on an IRETQ
+    /// of user mode, and the counting clock counts string copies byte by byte.
     Measured,
     /// The same without what QEMU is slow at: vector state by XSAVE, and protection keys.
     MeasuredPlain,

@@ -1,6 +1,5 @@
-//! The small root file system that is there when none is given: Debian's own
-//! busybox, taken from its package without installing it, with a name for each
-//! of its applets and the few files that programs expect.
+//! The small root file system that is there when none is given. It is Debian's own busybox, taken from its package
+//! without installing it, with a name for each of its applets and the few files that programs expect.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +18,7 @@ const PACKAGED: &str = "bin/busybox";
 /// Where the program stands here: /bin and /sbin are links into /usr, as in Debian.
 const PROGRAM: &str = "usr/bin/busybox";
 const MERGED: [(&str, &str); 2] = [("bin", "usr/bin"), ("sbin", "usr/sbin")];
-/// Folders beside those that the applets stand in.
+/// Folders other than those of the applets.
 const FOLDERS: [(&str, u32); 11] = [
     ("dev", 0o755),
     ("etc", 0o755),

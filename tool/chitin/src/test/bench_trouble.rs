@@ -1,7 +1,6 @@
 //! How the bench takes trouble: a guest that hangs, a QEMU that lacks a feature
-//! or dies, no network for Debian's packages, no room for files. Each test runs
-//! the command itself where a QEMU of its own comes first in PATH, and looks
-//! for a clear message, an end within the limit, and what could be measured.
+//! or dies, no network for Debian's packages, no room for files. Each test runs the command itself where a QEMU of its
+//! own comes first in PATH. It looks for a clear message, an end within the limit, and what could be measured.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};

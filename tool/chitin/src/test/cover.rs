@@ -33,8 +33,8 @@ fn all_pairs(choices: &[usize]) -> BTreeSet<Pair> {
     pairs
 }
 
-/// A row around `seed`: each further dimension takes the value that covers
-/// most of what is missing, beside the values chosen already.
+/// A row around `seed`: each further dimension takes the value that covers most of what is missing, given the values
+/// chosen already.
 fn grow(choices: &[usize], seed: Pair, missing: &BTreeSet<Pair>) -> Vec<usize> {
     let mut row: Vec<Option<usize>> = vec![None; choices.len()];
     row[seed.0.0] = Some(seed.0.1);

@@ -1,5 +1,5 @@
-//! Guests that are talked to: `./chitin run` with a real pseudo-terminal on
-//! both sides, and somebody who reads what appears and types.
+//! Guests in a dialogue: `./chitin run` with a real pseudo-terminal on both sides, and a test that reads what appears
+//! and types.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -61,7 +61,7 @@ fn talk(guest: &Guest, mut transcript: File) -> Result<Verdict> {
 /// The keyboard's side of a new terminal, and the command on the other.
 fn start(guest: &Guest) -> Result<(File, GuardedChild)> {
     const WHAT: &str = "cannot make a pseudo-terminal";
-    // Who leads a session without a terminal would have this one for its own, and go with it.
+    // A leader of a session without a terminal would get this one for its own, and go with it.
     let how = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let keyboard = openpt(how).context(WHAT)?;
     grantpt(&keyboard).context(WHAT)?;
@@ -77,7 +77,7 @@ fn start(guest: &Guest) -> Result<(File, GuardedChild)> {
     Ok((File::from(keyboard), GuardedChild::spawn(&mut command)?))
 }
 
-/// What appears, as far as nobody has waited for it yet.
+/// What appears, as far as no test has waited for it yet.
 struct Screen {
     shown: Receiver<Vec<u8>>,
     unseen: Vec<u8>,
@@ -88,7 +88,7 @@ impl Screen {
         let (sender, shown) = mpsc::channel();
         thread::spawn(move || {
             let mut buffer = [0; 4096];
-            // A terminal that nobody has open any more cannot be read.
+            // A terminal that no process has open any more cannot be read.
             while let Ok(count @ 1..) = terminal.read(&mut buffer) {
                 if sender.send(buffer[..count].to_vec()).is_err() {
                     return;

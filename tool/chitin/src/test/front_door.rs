@@ -1,6 +1,6 @@
-//! The front door as strangers try it: wrong words, too little of what it needs, roots and programs that are none, streams
-//! that are closed or full, signals at any moment. Each test is some lines of shell; of each the status, what is written to
-//! standard output, and what is told on standard error are compared, in one clear line where something is wrong. Nothing
+//! The front door as strangers try it: wrong words, too little of what it needs, and roots and programs that are none.
+//! Also streams that are closed or full, and signals at any moment. Each test is some lines of shell. Its status, its
+//! standard output and its standard error are compared; the error is one clear line where something is wrong. Nothing
 //! may be left: no temporary file, no process.
 
 mod debugging;

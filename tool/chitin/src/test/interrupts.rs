@@ -13,8 +13,8 @@ pub const FEWEST: usize = 50;
 /// Between two of them.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Sends them from the time on that the machine has spoken (before that the kernel may have no handlers, as every machine) until
-/// it is gone. The thread tells how many were accepted.
+/// Sends them from the time on that the machine has spoken (before that the kernel may have no handlers, as every
+/// machine) until it is gone. The thread tells how many were accepted.
 pub fn inject(monitor: PathBuf, spoken: Arc<AtomicBool>, over: Arc<AtomicBool>) -> JoinHandle<usize> {
     thread::spawn(move || {
         while !spoken.load(Ordering::Acquire) {

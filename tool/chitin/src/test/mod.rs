@@ -1,8 +1,7 @@
 //! `./chitin test`: every test is a process of its own with a name, a time
-//! limit and a transcript. Seven kinds run through one pool: the checks of tidy,
-//! the tests of the host crates, guests in the machine, scripts that must say
-//! the same there as on the host, the same scripts with a wrong call, the
-//! bench, well and in trouble, and the front door as strangers try it.
+//! limit and a transcript. Seven kinds run through one pool: the checks of tidy, the tests of the host crates, and
+//! guests in the machine. Scripts must say the same there as on the host, and so must the same scripts with a wrong
+//! call. The bench runs, well and in trouble, and so does the front door as strangers try it.
 
 mod bench_trouble;
 mod case;

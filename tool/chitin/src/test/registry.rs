@@ -18,7 +18,7 @@ use super::wire::Peer;
 
 /// The crate of the programs.
 const PACKAGE: &str = "test-programs";
-/// Where the list stands, beside the programs.
+/// The list, in the folder of the programs.
 const FILE: &str = "test/programs/guests.toml";
 
 /// One boot, or the same boot on several machines.
@@ -28,7 +28,7 @@ pub struct Guest {
     pub name: String,
     /// The program of the first environment. Without it ExOS runs `command`.
     pub program: Option<String>,
-    /// Guest programs that `program` can start beside each other; `command` is then for ExOS among them.
+    /// Guest programs that `program` can start at the same time; `command` is then for ExOS among them.
     #[serde(default)]
     pub systems: Vec<String>,
     /// Images of ExOS; `program` can start a session of each, and all of them run `command`.
@@ -37,7 +37,8 @@ pub struct Guest {
     /// What ExOS runs: a program of the built-in root and its arguments.
     #[serde(default)]
     pub command: Vec<String>,
-    /// A C program of `test/programs/linux`, compiled for Linux as it is, which `command` finds under `/test`, without `.c`.
+    /// A C program of `test/programs/linux`, compiled for Linux as it is, which `command` finds under `/test`,
+    /// without `.c`.
     pub source: Option<String>,
     /// A C object of the same folder that ExOS can preload: as `source`.
     pub object: Option<String>,

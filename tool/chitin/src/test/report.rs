@@ -15,7 +15,7 @@ use crate::failure::Result;
 const SHOWN: usize = 40;
 /// How many of the longest tests are named at the end.
 const SLOWEST: usize = 5;
-/// What nobody need hear about.
+/// Events that the report leaves out.
 const SHORT: Duration = Duration::from_secs(5);
 /// Pause between two lines of progress where there is no terminal.
 const PLAIN_PAUSE: Duration = Duration::from_secs(10);

@@ -1,9 +1,8 @@
 //! Whether parity scripts notice what they are for: each must say something else
 //! when a call does the wrong thing, and the same when none does.
 //!
-//! Only in full runs. The object `test/programs/linux/wrong_call.c`, preloaded into
-//! every program of a script, does one wrong thing after the other until the
-//! script's output or status is no longer what it is on the host.
+//! Only in full runs. The object `test/programs/linux/wrong_call.c` is preloaded into every program of a script. It
+//! does one wrong thing after the other until the script's output or status is no longer what it is on the host.
 
 use std::fs::File;
 use std::io::Write;
@@ -29,8 +28,8 @@ const LIMIT: Duration = Duration::from_hours(1);
 /// In place of a call: nothing is wrong.
 const NOTHING: &str = "nothing";
 
-/// Runs each script with one wrong call after the other, and frames the first that it notices. The wrong calls are those
-/// of the object; the last ones are noticed by almost all.
+/// Runs each script with one wrong call after the other, and frames the first that it notices. The wrong calls are
+/// those of the object; the last ones are noticed by almost all.
 const RUN: &str = r#"#!/bin/busybox sh
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C
 for name in "$@"; do

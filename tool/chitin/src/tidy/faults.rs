@@ -58,7 +58,8 @@ fn programs(subject: &Subject) -> BTreeSet<&str> {
     guests.chain(scripts.map(|name| name.strip_suffix(".c").unwrap_or(name))).collect()
 }
 
-/// Whether what stands as code may be a guest or a script; else it is a word of some source, or of the line of a command.
+/// Whether what stands as code may be a guest or a script; else it is a word of some source, or of the line of a
+/// command.
 fn is_program(code: &str) -> bool {
     code.starts_with(|letter: char| letter.is_ascii_lowercase())
         && code.chars().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-')

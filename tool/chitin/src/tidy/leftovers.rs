@@ -35,7 +35,7 @@ fn in_file(file: &SourceFile, root: &str) -> Vec<Finding> {
     findings
 }
 
-/// Whether `word` stands in `line` with no letter, digit or underscore beside it.
+/// Whether `word` stands in `line` with no letter, digit or underscore next to it.
 pub fn contains_word(line: &str, word: &str) -> bool {
     let in_word = |letter: char| letter.is_alphanumeric() || letter == '_';
     line.match_indices(word)

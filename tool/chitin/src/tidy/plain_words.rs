@@ -1,9 +1,8 @@
 //! Rule: comments and pages are in plain words.
 //!
 //! It counts, for each area of the tree, the words and openings without a named actor, the sentences of more than 30
-//! words, and the lines of prose over 120 columns. The list of counts may only shrink: one more is a finding, and one
-//! less must be written down (`./chitin tidy --write`).
-//! Commit subjects since the rule came have at most 72 characters.
+//! words, and prose lines over 120 columns. The list of counts may only shrink: one more is a finding, and one less
+//! must be written down (`./chitin tidy --write`). Commit subjects since the rule came have at most 72 characters.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};

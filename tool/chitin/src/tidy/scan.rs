@@ -1,6 +1,6 @@
 //! Takes a Rust source apart, line by line, into code, comments and string
-//! contents. Enough of the lexical grammar for the rules of tidy: nested
-//! block comments, raw strings, character literals beside lifetimes.
+//! contents. Enough of the lexical grammar for the rules of tidy: nested block comments, raw strings, character
+//! literals and lifetimes.
 
 /// What stands on one line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
