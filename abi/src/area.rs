@@ -36,8 +36,9 @@ pub const PENDING_REPOSSESSION: u64 = 1 << 4;
 /// Bit of [`PrivateWords::pending`]: an emergency revocation was asked.
 pub const PENDING_EMERGENCY: u64 = 1 << 5;
 
-/// The first private page. An entry of 0 is not declared: what would go to it waits as in a critical section, except
-/// exceptions, reflected calls and the first start, for which the environment dies. Unless it says otherwise, the environment writes a word and the kernel reads it.
+/// The first private page. An entry of 0 is not declared: its upcalls wait as in a critical section. Exceptions,
+/// reflected calls and the first start cannot wait, and the environment dies. Unless it says otherwise, the environment
+/// writes a word and the kernel reads it.
 #[repr(C)]
 #[derive(Debug)]
 pub struct PrivateWords {
@@ -75,7 +76,7 @@ pub struct PrivateWords {
     pub caller: AtomicU64,
     /// Written by the kernel: which product of the wakeup predicate was true (counted from 0), or [`FIRED_GONE`].
     pub fired: AtomicU64,
-    /// Event bits that anybody may raise.
+    /// Event bits that any environment may raise.
     pub events_accepted: AtomicU64,
     /// Written by the kernel: event bits raised and not yet delivered; cleared by it on delivery.
     pub events: AtomicU64,
@@ -89,10 +90,11 @@ pub struct PrivateWords {
     pub take_first_count: AtomicU64,
     /// Written by the kernel at creation: the number of this environment.
     pub number: AtomicU64,
-    /// Written by the kernel whenever the environment is entered by a slice: the CPU it runs on. The upper half is 0 from then
-    /// on, until the library writes something else there: so it learns that a slice has begun since.
+    /// Written by the kernel whenever the environment is entered by a slice: the CPU it runs on. The upper half is 0
+    /// from then on, until the library writes something else there: so it learns that a slice has begun since.
     pub cpu: AtomicU64,
-    /// The sign bit set: synchronous transfers are let through from anywhere, gate or no gate, and are two instructions shorter.
+    /// The sign bit set: synchronous transfers are let through from anywhere, gate or no gate, and are two instructions
+    /// shorter.
     pub ungated_transfers: AtomicU64,
     /// Not used.
     pub unused: [AtomicU64; 38],

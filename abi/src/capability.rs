@@ -5,7 +5,7 @@
 
 use crate::limits::NAME_COMPONENTS;
 
-/// Smallest component that the kernel gives out as fresh; smaller ones are chosen by whoever derives.
+/// Smallest component that the kernel gives out as fresh; an environment that derives a key chooses smaller ones.
 pub const FIRST_FRESH: u64 = 1 << 32;
 /// First component of the well-known name, which everybody holds with every right.
 pub const WELL_KNOWN: u64 = 1;

@@ -86,7 +86,7 @@ pub struct EnvironmentInfo {
     pub number: AtomicU64,
     /// [`State`].
     pub state: AtomicU64,
-    /// Who created it, or that one's heir.
+    /// The environment that created it, or that one's heir.
     pub creator: AtomicU64,
     /// Page of its page-table root.
     pub root: AtomicU64,
@@ -105,7 +105,8 @@ pub struct EnvironmentInfo {
     pub siblings: AtomicU64,
     /// Budgets, by [`Resource`].
     pub budget: [Budget; Resource::COUNT],
-    /// Time of the slices that it began and of those yielded to it, in nanoseconds, whoever ran in them by control transfer.
+    /// Time of the slices that it began and of those yielded to it, in nanoseconds, even if others ran in them by
+    /// control transfer.
     pub time: AtomicU64,
     /// Slices that began for it.
     pub slices: AtomicU64,
@@ -121,11 +122,11 @@ pub struct EnvironmentInfo {
     pub death_address: AtomicU64,
     /// RIP at death.
     pub death_rip: AtomicU64,
-    /// Who destroyed it.
+    /// The environment that destroyed it.
     pub death_by: AtomicU64,
     /// When, in nanoseconds since boot.
     pub death_time: AtomicU64,
-    /// Its name: whoever holds a key that dominates it controls the environment.
+    /// Its name: an environment with a key that dominates it controls this one.
     pub name: [AtomicU64; 8],
     /// Resource asked back, plus one; 0: no revocation is open.
     pub revocation_resource: AtomicU64,
@@ -145,7 +146,7 @@ pub struct EnvironmentInfo {
     pub unused: [AtomicU64; 10],
 }
 
-/// What `environment_create` reads. All pages are ordinary pages of the caller, named by number; they stay charged to
+/// What `environment_create` reads. All pages are ordinary pages of the caller, named by number. They stay charged to
 /// it and come back to it when the environment is gone, the public page with its contents.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

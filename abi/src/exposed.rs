@@ -114,7 +114,7 @@ pub struct CpuInfo {
     pub kicks: AtomicU64,
     /// Local APIC identifier.
     pub apic: AtomicU64,
-    /// Interrupts that nobody asked for: spurious ones, and those of vectors that have no owner.
+    /// Unexpected interrupts: spurious ones, and those of vectors that have no owner.
     pub stray_interrupts: AtomicU64,
     /// Not used.
     pub unused: [AtomicU64; 6],

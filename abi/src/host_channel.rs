@@ -1,7 +1,7 @@
 //! The host channel: frames between the machine and the tool that started it, over one virtio-console port.
 //!
 //! Each frame is a header of 8 bytes and up to [`PAYLOAD`] bytes. The kernel passes whole frames on and never looks at
-//! a payload; it checks that a frame it sends has a length that fits, so that frames of two senders never mix.
+//! a payload. It checks that a frame it sends has a length that fits, so that frames of two senders never mix.
 //!
 //! Input is sent by credit: the machine says how many bytes of standard input it has room for
 //! ([`Kind::InputCredit`]); the host sends no more.

@@ -12,7 +12,8 @@ pub const QUANTUM: u64 = 1_000_000;
 pub const SAVE_WINDOW: u64 = 50_000;
 /// Time a critical section may run past the end of a slice before it counts as an excess, in nanoseconds.
 pub const CRITICAL_SECTION_GRACE: u64 = 200_000;
-/// Excesses after which an environment is destroyed: a quarter of a second that it ran without once giving way. Until `machine_set`.
+/// Excesses after which an environment is destroyed: a quarter of a second that it ran without once giving way.
+/// Until `machine_set`.
 pub const EXCESS_LIMIT: u64 = 256;
 /// 64-bit components of a capability name.
 pub const NAME_COMPONENTS: usize = 7;

@@ -14,7 +14,7 @@ pub enum PageKind {
     Kernel = 2,
     /// Memory of an environment; the only kind that can be mapped writable.
     Ordinary = 3,
-    /// A page table; its level (1 to 4) stands beside the kind. Level 4 is a root.
+    /// A page table; its level (1 to 4) stands next to the kind. Level 4 is a root.
     PageTable = 4,
     /// An access list.
     AccessList = 5,
@@ -64,14 +64,16 @@ pub const ZEROED: u8 = 1 << 0;
 pub const ORPHAN: u8 = 1 << 1;
 /// Bit of the flags: written through some mapping that has since been removed or narrowed.
 pub const DIRTY: u8 = 1 << 2;
-/// Bit of the flags: somebody has slept over a word of the page since it was given out. When it is given up, idle CPUs look.
+/// Bit of the flags: an environment has slept over a word of the page since it was given out. When it is given up, idle
+/// CPUs look.
 pub const WATCHED: u8 = 1 << 3;
 
 /// Bit of the flags, for a page table: a private page of an environment area was mapped in it, or in a table under
 /// it. It gets no second link.
 pub const PRIVATE: u8 = 1 << 4;
 
-/// Bit of [`PageInfo::state`] from which on, for a page table, stand the eighths of it that may hold entries, one bit each.
+/// Bit of [`PageInfo::state`] from which on, for a page table, stand the eighths of it that may hold entries, one bit
+/// each.
 pub const EIGHTHS_SHIFT: u32 = 24;
 
 /// "No page" in the 32-bit fields of a [`PageInfo`].
@@ -81,9 +83,8 @@ pub const NO_PAGE: u32 = u32::MAX;
 #[repr(C)]
 #[derive(Debug)]
 pub struct PageInfo {
-    /// Kind (bits 0..8), flags (8..16), level of a page table (16..24) and its eighths that
-    /// may hold entries (24..32), generation (32..64), which changes whenever what was in the page is gone or not to be
-    /// seen any more.
+    /// Kind (bits 0..8), flags (8..16), level of a page table (16..24) and its eighths that may hold entries (24..32).
+    /// Then the generation (32..64), which changes whenever the page's contents are gone or not visible any more.
     pub state: AtomicU64,
     /// Number of the environment that is charged for it; 0: none.
     pub owner: AtomicU64,
@@ -97,8 +98,8 @@ pub struct PageInfo {
     /// The kernel's count of binding events when this page was last bound or unbound: smaller is longer ago.
     pub last_use: AtomicU64,
     /// The block of stable storage that the page caches, plus one; 0: none. For an ordinary page of a packet ring the
-    /// page of the ring, plus one. For a page table or an access list: grows
-    /// whenever somebody sets an entry of it, from 0 on in each generation; what the CPU notes in an entry does not count.
+    /// page of the ring, plus one. For a page table or an access list: grows whenever an entry of it is set, from 0 on
+    /// in each generation. What the CPU notes in an entry does not count.
     pub block: AtomicU64,
     /// For a page table with one link: the page of the table above (0..32) and the index in it (32..48).
     pub parent: AtomicU64,

@@ -8,7 +8,7 @@ use crate::limits::{REGION_BYTES, REGIONS_PER_PAGE};
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RegionPage {
-    /// Who may do what with each: one capability a region.
+    /// The access to each: one capability a region.
     pub names: [Capability; REGIONS_PER_PAGE],
     /// Their contents.
     pub data: [[u64; REGION_BYTES / 8]; REGIONS_PER_PAGE],

@@ -1,15 +1,15 @@
 //! The one table of system calls; everything else that knows a call is made from it.
 //!
-//! Registers: number in `rax`, arguments in `rdi rsi rdx r10 r8 r9`; the error (0: done) comes back in `rax`, result or
-//! detail in `rdx`; `rcx` and `r11` are lost, all others stay. A bad pointer into one's own memory is a page-fault
-//! upcall with RIP at the `syscall`, so that the call can be made again once the page is there; a pointer that could
-//! never be right is [`crate::Error::BadAddress`].
+//! Registers: number in `rax`, arguments in `rdi rsi rdx r10 r8 r9`. The error (0: done) comes back in `rax`, result or
+//! detail in `rdx`; `rcx` and `r11` are lost, all others stay. A bad pointer into the caller's own memory is a
+//! page-fault upcall with RIP at the `syscall`, so that the call can be repeated once the page is there. A pointer that
+//! could never be right is [`crate::Error::BadAddress`].
 //!
 //! A protected control transfer is no row. A bit asks for it instead of a number: `rax` holds [`SYNCHRONOUS`] or
 //! [`ASYNCHRONOUS`], and the callee's number in the bits of [`CALLEE`]. The registers are the message: all pass but
 //! `rcx`, `r11` and the flags, FS base too where the CPU has FSGSBASE. GS base is the callee's private page. Of the
-//! caller only RIP and RSP are kept. If a slice of its own begins before it is entered, it resumes there with an FS base
-//! of 0 (its own without FSGSBASE) and the flags that it began with.
+//! caller only RIP and RSP are kept. A slice of its own may begin before it is entered. Then it resumes there with an
+//! FS base of 0 (its own without FSGSBASE) and the flags that it began with.
 
 /// In `rax`: a synchronous transfer.
 pub const SYNCHRONOUS: u64 = 1 << 63;
@@ -30,11 +30,11 @@ macro_rules! for_each_syscall {
             /// yields, waits or batches.
             1 batch(rows: UserAddress, count: u64) -> u64, right "as the rows", errors [TooMany, BadAddress, BadArgument];
 
-            /// Derives a key: the name of `key` and one more component (0: a fresh one, never given before; else one
-            /// below 2^32), with those of its rights that `rights` names, into the empty slot `slot`.
+            /// Derives a key into the empty slot `slot`: the name of `key` and one more component (0: a fresh one,
+            /// never given before; else one below 2^32). It has those of its rights that `rights` names.
             2 key_derive(key: KeyIndex, slot: KeyIndex, rights: u64, component: u64) -> u64, right "any", errors [NoSuchKey, NotFree, BadArgument, TooMany];
-            /// Copies a key with those of its rights that `rights` names into the empty slot `slot` of an environment:
-            /// the caller's own, one that `control` dominates, or one whose inbox expects it.
+            /// Copies a key with those of its rights that `rights` names into the empty slot `slot` of an environment.
+            /// That is the caller's own, one that `control` dominates, or one whose inbox expects it.
             3 key_copy(key: KeyIndex, rights: u64, environment: EnvironmentId, slot: KeyIndex, control: KeyIndex) -> (), right "own on the environment, or its inbox", errors [NoSuchKey, NotFree, NotPermitted, NoSuchEnvironment, BadArgument];
             /// Empties a slot of the caller's ring, or of the ring of an environment that `control` dominates.
             4 key_drop(environment: EnvironmentId, slot: KeyIndex, control: KeyIndex) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment];
@@ -74,13 +74,13 @@ macro_rules! for_each_syscall {
             /// row. `Again` is such an error: the rows from there on are left for another call.
             11 page_map(key: KeyIndex, root: PageNumber, rows: UserAddress, count: u64) -> u64, right "write on the root; read or write on each page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, Shared, TooMany, Again];
 
-            /// Makes `root` the address space of the caller; execution goes on there.
+            /// Makes `root` the address space of the caller, which resumes there.
             12 address_space_switch(key: KeyIndex, root: PageNumber) -> (), right "write on the root", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind];
-            /// Links a page table at `level` (1 to 3) where `address` lies: an unmapped page of the caller's, which
-            /// becomes an empty table, or a table of that level, which from then on is shared: immutable, and read-only
-            /// through every link. A key that only reads links a table that is shared already. The link that makes it
-            /// shared takes a key that writes, too. A table that maps private pages, or leads to one, is never
-            /// shared.
+            /// Links a page table at `level` (1 to 3) where `address` lies. It is an unmapped page of the caller's,
+            /// which becomes an empty table, or a table of that level. Such a table is shared from then on: immutable,
+            /// and read-only through every link. A key that only reads links a table that is shared already. The link
+            /// that makes it shared takes a key that writes, too. A table that maps private pages, or leads to one, is
+            /// never shared.
             13 page_table_link(key: KeyIndex, root: PageNumber, address: UserAddress, level: u64, table: PageNumber, table_key: KeyIndex) -> (), right "write on the root; own on the page, or read on the table, and write unless it is shared", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, NotFree, Shared, InUse];
             /// Removes a link. A table that loses its last link must be empty but for level 1, which is emptied in
             /// steps; it becomes an ordinary page again.

@@ -11,8 +11,8 @@ pub const ANY_POSITION: u64 = u64::MAX;
 pub struct SliceInfo {
     /// Number of the environment that the slice was allocated to; 0: free.
     pub owner: AtomicU64,
-    /// Number of the environment that runs in it: the owner, or who got it by synchronous transfer. While the slice runs,
-    /// transfers may have moved it on: then it is told when the CPU changes hands otherwise.
+    /// Number of the environment that runs in it: the owner, or who got it by synchronous transfer. While the slice
+    /// runs, transfers may have moved it on: then it is told when the CPU changes hands otherwise.
     pub runner: AtomicU64,
 }
 
