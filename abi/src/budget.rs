@@ -1,7 +1,8 @@
 //! Budgets: how much of each resource an environment may hold.
 //!
-//! `limit` is what it may use at most, `reserved` what it is sure to get: whoever holds more than its reservation is
-//! asked first when there is too little (the kernel's only policy). Both are taken from the creator's at the call
+//! `limit` is what it may use at most, `reserved` what it is sure to get. When there is too little, an environment that
+//! holds more than its reservation is asked first (the kernel's only policy). Both are taken from the creator's at the
+//! call
 //! `budget_move` and go back to it when the environment dies, together with the charge for what is still in use.
 
 /// What is counted.

@@ -65,8 +65,7 @@ impl Kernel {
 
     /// One row. The short way is for one that keeps its page and gains no right: a page that is protected, or protected
     /// otherwise (exokernel-sosp95, Table 10, `prot1`). Where there is one CPU, the next such row may not come here any
-    /// more:
-    /// `entry.s` does it, by what is remembered (`machine::map_few`).
+    /// more: `entry.s` does it, by what is remembered (`machine::map_few`).
     #[inline(always)]
     fn map_page(&mut self, editor: Editor<'_>, place: UserAddress) -> Outcome<u64> {
         let (row, root) = (copied(user::read_row(place), place)?, editor.root);

@@ -42,7 +42,7 @@ pub(crate) unsafe fn give_up(number: u64, first: u64, second: u64) -> Result<(),
 /// slice of the own environment begins.
 ///
 /// # Errors
-/// `NoSuchEnvironment`, or `Busy` where it runs already: then the slice goes on.
+/// `NoSuchEnvironment`, or `Busy` where it runs already: then the slice continues.
 #[inline]
 pub fn yield_to(environment: EnvironmentId) -> Result<(), Failure> {
     // SAFETY: a yield touches no memory.

@@ -674,7 +674,7 @@ impl FileOps for Socket {
         incoming.map_or(Ok(0), |pipe| pipe.data_waiting(self.is_bordered()))
     }
 
-    /// `SIOCOUTQ`: bytes that it sent and that nobody has received yet.
+    /// `SIOCOUTQ`: bytes that it sent and that the peer has not received yet.
     fn ioctl(&self, request: u32, argument: u64) -> Result<u64> {
         if request != ioctl::TIOCOUTQ {
             return crate::syscalls::device_request(internet::address::Family::V6, request, argument);

@@ -6,8 +6,8 @@
 //! library's function `syscall`. The five bytes become a jump to a stub that begins with them; the `syscall` stays
 //! where it is.
 //!
-//! `read` is number 0, for which compilers write `xor %eax, %eax`: two bytes, which become a jump to five that nobody
-//! runs, the padding behind the function's `ret`; there lies the jump to the stub. That is done where all bytes from
+//! `read` is number 0, for which compilers write `xor %eax, %eax`: two bytes, which become a jump to five unused
+//! ones, the padding behind the function's `ret`; there lies the jump to the stub. That is done where all bytes from
 //! the branch before the site, whose target is the end of the padding, to that end are the C library's.
 
 use linux_raw_sys::general as linux;

@@ -78,7 +78,7 @@ impl Queue {
     /// of the lowest type up to that. Nothing where there is none.
     ///
     /// # Errors
-    /// `E2BIG` for a message that is too long, `ENOMSG` where none is in the place that is to be copied.
+    /// `E2BIG` for a message that is too long, `ENOMSG` where none is in the place to copy.
     pub fn receive(&mut self, kind: i64, room: u64, flags: u32, (process, now): (u64, u64)) -> Result<Option<Message>> {
         if flags & COPY != 0 {
             let place = usize::try_from(kind).ok();

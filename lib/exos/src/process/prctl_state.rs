@@ -111,8 +111,7 @@ impl Change {
 
 impl Attributes {
     /// Carries out a change. What a process may take without being allowed everything stand in its limits `RLIMIT_NICE`
-    /// and
-    /// `RLIMIT_RTPRIO`.
+    /// and `RLIMIT_RTPRIO`.
     ///
     /// # Errors
     /// `EACCES` for a priority, `EPERM` for a policy that it may not have.

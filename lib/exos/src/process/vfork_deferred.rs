@@ -8,9 +8,10 @@
 //! and a fault that would be a signal, first materializes the child, on its parent's memory as ever (`vfork_sharing`),
 //! and the child repeats it.
 //!
-//! Holds while there is one: the process has one thread, whose signals all wait, those that cannot wait being its
-//! parent's;
-//! `getpid` tells the child's number; calls go by a table of their own; nothing but memory was changed.
+//! Invariants while there is one:
+//! - The process has one thread, whose signals all wait; those that cannot wait are its parent's.
+//! - `getpid` returns the child's number.
+//! - Calls go by a table of their own, and change nothing but memory.
 
 use super::children::{Child, STATUS_WORD};
 use super::exec::ExecRequest;

@@ -1,8 +1,9 @@
-//! `/proc`, made by the library of whoever reads it from what the kernel and the processes expose.
+//! `/proc`, made by the library of the reading process from what the kernel and the processes expose.
 //!
-//! `machine`, `cpu` and `network` are about the whole machine, `processes` about what any process shows of itself, `own` about this process, `settings` about what it sets by writing, `maps`
-//! and `sizes` about its memory, `mounts` about mounts, `namespaces` about name spaces; `ask` has another process's
-//! library make what only that one knows.
+//! - Of the machine: `system`, `machine_files`, `cpuinfo`, `disks`, `net` with its parts, `mounts`.
+//! - Of processes: `pid_any` is about any process, `pid_self` and `pid_files` about this one. `writable` has what it
+//!   sets by writing, `maps` and `smaps` its memory, `namespaces` its name spaces.
+//! - `remote_read` has another process's library make what only that one knows.
 
 mod cpuinfo;
 mod disks;

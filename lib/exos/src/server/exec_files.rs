@@ -137,7 +137,7 @@ impl FileServer {
         Ok(Handle { rights: handle.rights | right::RUNS, ..handle })
     }
 
-    /// `ETXTBSY` where somebody has a file open to be written. A file that no name leads to is its maker's (`memfd_create`).
+    /// `ETXTBSY` where a file is open for writing. A file that no name leads to is its maker's (`memfd_create`).
     fn check_unwritten(&mut self, node: NodeId) -> Result<()> {
         let found = self.tree.node(node)?;
         if found.writers == 0 || found.links == 0 {

@@ -1,7 +1,7 @@
 //! Futexes in memory that several processes share. The server knows the waiters, so that a wakeup learns how many it
 //! woke, and no word needs to change for that. A word is known by its page and its place there. No caller proves that
-//! it sees that page: see
-//! `ipc::shared_futex` for what strangers can do (wake somebody too early, which futex(2) allows at any time).
+//! it sees that page: see `ipc::shared_futex` for what strangers can do (wake a thread too early, which futex(2) allows
+//! at any time).
 
 use super::main_loop::Server;
 use super::protocol::{FUTEX_WAKES, FUTEX_WAKES_WORDS, Request, wake_of};

@@ -42,7 +42,7 @@ const RESOLVE: u32 = linux::RESOLVE_NO_XDEV
 /// The flags of `open` that count: with `O_PATH` few do.
 ///
 /// # Errors
-/// `EINVAL` for a folder that is to be made.
+/// `EINVAL` for a request to make a folder.
 pub(super) const fn flags_that_count(flags: u32) -> Result<u32> {
     const MADE_FOLDER: u32 = linux::O_CREAT | linux::O_DIRECTORY;
     match if flags & linux::O_PATH == 0 { flags } else { flags & WITH_PLACE } {

@@ -208,7 +208,7 @@ fn spawn_thread(call: &mut Call<'_>, how: &How) -> Result<u64> {
     thread_create::spawn(call.context, options)
 }
 
-/// `vfork`: the parent goes on when the child has another program, or has ended.
+/// `vfork`: the parent resumes when the child has another program, or has ended.
 pub(super) fn vfork(call: &mut Call<'_>) -> Result<u64> {
     let flags = u64::from(linux::CLONE_VFORK | linux::CLONE_VM);
     let how = How { flags, stack: 0, parent_number: 0, child_number: 0, base: 0, descriptor: 0 };

@@ -106,7 +106,7 @@ pub struct Mount {
     pub flags: u32,
     /// It cannot be bound to other places (`MS_UNBINDABLE`).
     pub unbindable: bool,
-    /// `umount2` with `MNT_EXPIRE` found it unused, and nobody has used it since.
+    /// `umount2` with `MNT_EXPIRE` found it unused, and no process has used it since.
     pub expiring: bool,
     /// What it was mounted from, as the caller named it.
     pub source: Box<[u8]>,

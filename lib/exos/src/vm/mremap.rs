@@ -37,7 +37,7 @@ impl AddressSpace {
     /// Does it: where the mapping is then.
     ///
     /// # Errors
-    /// `EFAULT` where no mapping is, or more than one; `EINVAL` for private memory that is to be shown once more;
+    /// `EFAULT` where no mapping is, or more than one; `EINVAL` for private memory to map once more;
     /// `EAGAIN` where more would be locked than may be; `ENOMEM`.
     pub fn remap(&mut self, pages: &mut impl PageOps, wish: Remap) -> Result<u64> {
         let area = *self.areas.find(wish.start).ok_or(Errno::EFAULT)?;

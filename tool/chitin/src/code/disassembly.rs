@@ -1,4 +1,4 @@
-//! `./chitin code disasm`: each instruction of the program beside the machine
+//! `./chitin code disasm`: each instruction of the program with the machine
 //! code it becomes, under the line of the source that both come from.
 
 use std::fmt::Write;

@@ -1,10 +1,11 @@
 //! A process's side of the server: its connection, whose window carries paths and bytes. Each part has a function for
 //! each operation that it is about.
 //!
-//! `names`, `opening`, `attributes` and `mounts` are operations on paths, `contents` and `held` those on files that the process
-//! holds; `sharing` and `ipc` are about what strangers share; `family` tells the server of children. `shown` finds
-//! paths and
-//! `views` reads files without asking anybody. `direct` asks without a connection.
+//! `names`, `open`, `attributes` and `mounts` are operations on paths, `io` and `handles` those on files that the process
+//! holds. `locks_and_sockets` and `ipc` are about what strangers share, `internet` and `disk` about sockets and raw
+//! disks.
+//! `registration` tells the server of children. `dcache` finds paths and `mapped_pages` reads files without an RPC;
+//! `rpc` asks without a connection.
 
 mod attributes;
 mod dcache;
