@@ -2,7 +2,7 @@
 //!
 //! The bank is an environment that never runs and holds the unused budget. It bears a name under the session's, so that
 //! processes of user 0 take from it themselves; those of other users ask the server, which keeps a part back. What
-//! files take of it, and what the server keeps for itself, is the affair of `server::allowance`.
+//! files take of it, and what the server keeps for itself, is the affair of `server::page_quota`.
 //!
 //! The last pages of the bank are not for everybody: see [`left_in_bank`].
 

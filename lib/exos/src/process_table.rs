@@ -28,7 +28,7 @@ use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed};
 pub struct ProcessInfo {
     /// Its number.
     pub number: u64,
-    /// The number of its environment, which may be another one: see `session::succession`.
+    /// The number of its environment, which may be another one: see `init::pid_map`.
     pub environment: u64,
     /// Its parent.
     pub parent: u64,

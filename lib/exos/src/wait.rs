@@ -207,7 +207,7 @@ impl LastCpu {
         CpuHint(self.0.load(Relaxed))
     }
 
-    /// See [`Home::kick_idle`].
+    /// See [`CpuHint::wake_idle_cpus`].
     #[inline]
     pub fn kick_idle(&self, thread: u64) {
         if !is_only_cpu() {

@@ -1,5 +1,5 @@
 //! The ExOS image: one copy of the library's text for all processes. It begins with the header that
-//! `exos::user_memory::header` describes; it is never started as a program by itself.
+//! `exos::hw::header` describes; it is never started as a program by itself.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]

@@ -30,7 +30,7 @@ const READABLE: u32 = linux::EPOLLIN | linux::EPOLLRDNORM | linux::EPOLLRDHUP | 
 /// Events that are told whether they were asked for or not.
 const ALWAYS: u32 = linux::EPOLLERR | linux::EPOLLHUP;
 
-/// One descriptor of the set. It has no reference to the description: each look asks `in_use` for it.
+/// One descriptor of the set. It has no reference to the description: each look asks `fd_pins` for it.
 #[derive(Clone, Debug)]
 struct Interest {
     /// The descriptor, and the number of its description.

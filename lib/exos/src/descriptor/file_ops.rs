@@ -1,7 +1,7 @@
 //! Operations table of an open file that is no file, pipe, terminal or device. Eventfd, timerfd, epoll and sockets are
 //! made of it, and a native program can add kinds.
 //!
-//! Blocking is the description's affair: an operation that would have to wait does so by [`crate::block::wait`] on its
+//! Blocking is the description's affair: an operation that would have to wait does so by [`crate::wait::wait`] on its
 //! own terms, unless the description is nonblocking.
 
 use super::object::Event;

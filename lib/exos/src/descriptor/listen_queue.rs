@@ -1,5 +1,5 @@
 //! Sockets that listen: the queue, where each who connects leaves the first pages of two pipes that it made, and who
-//! accepts takes them. It lies in the page that the socket has in common with all who hold it (`socket_common`).
+//! accepts takes them. It lies in the page that the socket has in common with all who hold it (`socket_shared`).
 
 use super::open_file::OpenFile;
 use super::socket::{Ends, Kind, Socket, fresh_pipe, fresh_pipe_from};

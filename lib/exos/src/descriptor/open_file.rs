@@ -30,7 +30,7 @@ const RECORDS: usize = 4096 / 8 / WORDS;
 /// Flags that `fcntl` can change.
 const CHANGEABLE: u32 = linux::O_APPEND | linux::O_NONBLOCK | linux::O_DIRECT | linux::O_NOATIME;
 
-/// A record in a shared page, through the window of [`Records`], which stays.
+/// A record in a shared page, through a window that stays.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     page: PageNumber,
@@ -73,7 +73,7 @@ pub const SHARED_OFFSETS: Offsets = Offsets {
 
 /// An open description: all that stand for it in this process are the same one.
 ///
-/// It cannot be cloned: a call gets at it by `in_use::Used`, which records the use. The table owns one for each
+/// It cannot be cloned: a call gets at it by `fd_pins::Used`, which records the use. The table owns one for each
 /// descriptor.
 #[derive(Debug)]
 pub struct OpenFile(Arc<Open>);
@@ -250,7 +250,7 @@ impl OpenFile {
         Reference(self.record)
     }
 
-    /// Once more, for a use that `in_use` records.
+    /// Once more, for a use that `fd_pins` records.
     pub(super) fn again(&self) -> Self {
         Self(self.0.clone())
     }

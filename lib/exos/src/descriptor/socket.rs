@@ -56,7 +56,7 @@ pub struct Ends {
     pub peer: Option<Ucred>,
     /// Number by which the server knows a connection that was made here.
     pub(super) request: Option<u64>,
-    /// The generation of what all have in common that this is; see `socket_common`.
+    /// The generation of what all have in common that this is; see `socket_shared`.
     pub(super) seen: u64,
 }
 

@@ -21,7 +21,7 @@ use runtime::lock::{Guard, Held};
 use runtime::predicate::{Operator, Term, word};
 use runtime::{PageNumber, exposed};
 
-/// Words of the page: those of the queue of who listens (see `listening`) come first and last. How often the rest was
+/// Words of the page: those of the queue of a listener (see `listen_queue`) come first and last. How often the rest was
 /// changed:
 const GENERATION: usize = 4;
 /// First pages of the pipes, incoming and outgoing.

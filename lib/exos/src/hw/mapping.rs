@@ -35,7 +35,7 @@ pub struct Mapping {
 impl Mapping {
     /// Its words.
     pub fn words(&self) -> &'static [AtomicU64] {
-        // SAFETY: the pages are mapped here until `Windows::close`, whose callers have dropped what points here;
+        // SAFETY: the pages are mapped here until `Mappings::close`, whose callers have dropped what points here;
         // atomics may change under us. Words of a read-only window are only read.
         unsafe {
             core::slice::from_raw_parts(self.address as *const AtomicU64, self.pages.len() * PAGE_SIZE as usize / 8)

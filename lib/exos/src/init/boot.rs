@@ -100,7 +100,7 @@ pub(super) struct Common {
     pub(super) image_table: PageNumber,
 }
 
-/// Offsets of the words in the header that the ExOS image begins with; see `user_memory::header`.
+/// Offsets of the words in the header that the ExOS image begins with; see `hw::header`.
 mod header {
     pub(super) const MAGIC: usize = 0;
     pub(super) const VERSION: usize = 1;

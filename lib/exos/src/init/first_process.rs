@@ -36,7 +36,7 @@ pub const PREDECESSOR_WORD: usize = PIPE_WORD + PIPE_PAGES;
 pub const PARENT_WORD: usize = PREDECESSOR_WORD + 1;
 /// Word: node of the program.
 pub const PROGRAM_WORD: usize = PREDECESSOR_WORD + 2;
-/// Word: node of the bundle (`process::bundle`).
+/// Word: node of the bundle (`process::exec_state`).
 pub const BUNDLE_WORD: usize = PREDECESSOR_WORD + 3;
 /// Word: bytes of the bundle.
 pub const BUNDLE_BYTES_WORD: usize = PREDECESSOR_WORD + 4;

@@ -1,8 +1,9 @@
 //! The session: what the machine was started for, from the boot archive to the final record.
 //!
-//! `archive` and `command` read what the host sent, `start` makes the server and the first process, `pump` feeds its
-//! standard input or its terminal, passes signals on and waits for its end. `load` averages how much there is to
-//! do, `set_id` makes environments for who executes a set-id program, and `succession` tells everybody of them.
+//! `cpio`, `stored_gzip` and `command` read what the host sent, `boot` makes the server and the first process. `event_loop`
+//! feeds its standard input or its terminal (`console_tty`), passes signals on and waits for its end. `loadavg`
+//! averages how much there is to do, `setuid_spawner` makes successor environments for set-id programs, and `pid_map`
+//! publishes them. `reaper` takes care of orphans, `enforcer` of processes that ignore SIGKILL.
 
 #[cfg(target_os = "none")]
 pub mod boot;

@@ -39,14 +39,14 @@ const ON_THEIR_WAY: usize = 8;
 const ASKS_FOR_SENDERS: usize = 9;
 /// Number under which the server says who sent the frame that is being read.
 pub(super) const VOUCHER: usize = 10;
-/// Thread that waits for bytes, and one that waits for room; 0: none. A hint: see `block::note_awakened`.
+/// Thread that waits for bytes, and one that waits for room; 0: none. A hint: see `wait::set_yield_target`.
 const READER: usize = 11;
 const WRITER: usize = 12;
 /// Its shape; see `Ring`.
 pub(super) const SHAPE: usize = 13;
 /// Whether the connection that it is part of was accepted.
 const ACCEPTED: usize = 14;
-/// The page that names those which it has grown by; see `growth`.
+/// The page that names those which it has grown by; see `resize`.
 pub(super) const GROWN_BY: usize = 15;
 /// Whether who wrote has closed its socket with something unread in it, which the reader was not told yet.
 const BROKEN_OFF: usize = 48;
@@ -290,7 +290,7 @@ impl Pipe {
         side.holders().iter().for_each(|first| self.holders(*first).give_up_counting());
     }
 
-    /// What was set of the socket that reads here: see `descriptor::socket_common`.
+    /// What was set of the socket that reads here: see `descriptor::socket_shared`.
     pub fn settings(&self) -> &'static [AtomicU64] {
         &self.shared.first_page()[SETTINGS..SETTINGS + SETTINGS_WORDS]
     }

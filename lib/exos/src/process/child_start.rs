@@ -110,7 +110,7 @@ impl ForkState {
     }
 }
 
-/// The first function of a child, which finds an [`Inherited`] in its parent's nursery.
+/// The first function of a child, which finds a [`ForkState`] in its parent's spawn cache.
 pub extern "C" fn child_entry(_argument: u64) {
     // Copied while the parent held it.
     heap::begin_copy(runtime::layout::area_index(Area::current().address()));

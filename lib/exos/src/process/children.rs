@@ -43,7 +43,7 @@ pub mod public {
     pub const DEATH_SIGNAL: usize = BASE + 8;
     /// Not 0 once the process needs nothing of its parent any more.
     pub const BEGUN: usize = BASE + 9;
-    /// What it has used beyond what the kernel measures of its first thread, as `Usage::to_words`, once it has ended.
+    /// What it has used beyond what the kernel measures of its first thread, as `Rusage::to_words`, once it has ended.
     pub const USAGE: usize = BASE + 10;
     /// Its priority and policy: see `Attributes::to_word`.
     pub const PRIORITY: usize = BASE + 16;

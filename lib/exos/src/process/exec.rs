@@ -171,7 +171,7 @@ impl ExecRequest {
         self.plan.close();
     }
 
-    /// A program whose handle the predecessor of this environment holds.
+    /// The program of a successor environment, which holds its node already.
     pub(super) fn for_node(node: u64, path: &[u8], arguments: Vec<Vec<u8>>, environment: Vec<Vec<u8>>) -> Result<Self> {
         let mut files = process().files.lock();
         let status = files.status_of(node)?;

@@ -8,7 +8,7 @@ use crate::process::prctl_state::KEPT;
 use crate::process::rlimits;
 use alloc::vec::Vec;
 
-/// Words of a descriptor as `descriptor::passing` has it.
+/// Words of a descriptor as `descriptor::scm_rights` has it.
 pub const DESCRIPTOR_WORDS: usize = 9;
 /// Resources that have limits.
 const LIMITS: usize = rlimits::COUNT;

@@ -1,4 +1,4 @@
-//! A program as a child is to find it that executes it, made by its parent (`unborn`).
+//! A program as a child is to find it that executes it, made by its parent (`vfork_deferred`).
 //!
 //! Areas, the page record and the page table entries are the same each time that a child of a process executes the same
 //! file with the same pages. They are made once, and stay in the child's address space from one child to the next

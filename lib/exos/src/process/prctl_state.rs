@@ -1,8 +1,8 @@
 //! What a process has asked for by `prctl`, `personality`, `setpriority` and `sched_setscheduler`, and is told when it
 //! asks.
 //!
-//! Pure. What becomes of it: `turns` says who leaves slices to whom, `affinity` keeps a thread on its CPUs; all else is
-//! kept, inherited and told, and changes nothing.
+//! Pure. What becomes of it: `nice_share` says who leaves slices to whom, `cpu_placement` keeps a thread on its CPUs;
+//! all else is kept, inherited and told, and changes nothing.
 
 use super::capabilities::Capabilities;
 use super::credentials::Credentials;

@@ -148,7 +148,7 @@ pub struct Process {
     pub parent_mailbox: Lock<Option<Mailbox>>,
     /// What its parent waits for, if it does.
     pub vfork_link: Lock<Option<SharedMemoryLink>>,
-    /// The child that its program is for the moment, if it is one: see `process::unborn`.
+    /// The child that its program is for the moment, if it is one: see `process::vfork_deferred`.
     pub deferred_child: Lock<Option<Box<DeferredChild>>>,
     /// The terminal that controls it, if there is one.
     pub terminal: Lock<Option<Terminal>>,
@@ -157,7 +157,7 @@ pub struct Process {
     /// The number of the environment of its first thread.
     pub number: AtomicU64,
     /// The number of the environment that it began in, which is its own; 0: it is still there.
-    /// See `session::succession`.
+    /// See `init::pid_map`.
     pub first_number: AtomicU64,
     /// Address of the environment area of its first thread.
     pub area: AtomicU64,

@@ -1,5 +1,5 @@
 //! What one process asks another to do: `prlimit`, `setpriority` and the like of another process, as a path that
-//! travels like a question about `/proc` (`server::questions`).
+//! travels like a question about `/proc` (`server::process_requests`).
 //!
 //! Pure. What takes more than a process has a right to has a name of its own, which the server passes on from user 0
 //! only.

@@ -40,7 +40,7 @@ pub struct RetainedSpace {
     /// How many of these map its maker's windows, and how many map any.
     common: usize,
     windows: usize,
-    /// Which generation its maker's windows are, all of which are there (see `Windows::generation`); 0: it is not
+    /// Which generation its maker's windows are, all of which are there (see `Mappings::generation`); 0: it is not
     /// known.
     edition_of_windows: u64,
     /// What maps the program. What is not there any more has no entry.
@@ -82,9 +82,9 @@ pub struct Reclaimed {
 /// What is done with what a child leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cleanup {
-    /// All goes but the table of the area ([`Kept::clean`]).
+    /// All goes but the table of the area ([`RetainedSpace::reset`]).
     Clean,
-    /// It is mended ([`Kept::mend`]).
+    /// The tables are repaired ([`RetainedSpace::repair`]).
     Mend,
     /// The same, before its pages are freed, because tables are freed with it: orphan pages are freed one by one.
     MendEarly,

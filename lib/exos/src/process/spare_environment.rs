@@ -176,7 +176,7 @@ impl SpareEnvironment {
         self.parts.retained.shown_at(address)
     }
 
-    /// Whether it has the windows of this generation (see `Windows::generation`).
+    /// Whether it has the windows of this generation (see `Mappings::generation`).
     pub fn shows(&self, generation: u64) -> bool {
         self.parts.retained.shows(generation)
     }

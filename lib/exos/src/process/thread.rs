@@ -71,9 +71,9 @@ pub struct Thread {
     pub watches_since: AtomicU64,
     /// The futex that it waits for.
     pub waiter: Waiter,
-    /// Whom it woke since it last waited itself: see `block::hand_over`.
+    /// The thread that it woke since it last waited itself: see `wait::directed_yield`.
     pub awakened: AtomicU64,
-    /// Its wait met a signal that ends it, and it has looked since: see `block::wait`.
+    /// Its wait met a signal that ends it, and it has looked since: see `wait::wait`.
     pub signalled: AtomicBool,
     /// Signals that wait.
     blocked: AtomicU64,

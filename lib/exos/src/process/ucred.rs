@@ -1,6 +1,6 @@
 //! Credentials of the peer of a socket, or of the sender of a message (`struct ucred`, unix(7)).
 //!
-//! Pure. Only the server says so of others: see `server::vouching`.
+//! Pure. Only the server says so of others: see `server::identity_tokens`.
 
 use crate::vfs::namespace::FsCredentials;
 

@@ -1,5 +1,5 @@
 //! Files of other processes: the process itself is asked, by way of the server, which knows who may
-//! (`server::questions`).
+//! (`server::process_requests`).
 //!
 //! A process that is stopped, or that waits for another one to hand its memory back, does not answer: then the file
 //! cannot be read. What an answer says was written by a stranger, and is believed as far as any file of his.

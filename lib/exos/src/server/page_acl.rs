@@ -142,7 +142,7 @@ impl FileServer {
     /// Where pages come from that user 0 and a client are to read and write.
     ///
     /// # Errors
-    /// As [`Audiences::list_for`].
+    /// As [`PageAcls::list_for`].
     pub(super) fn pages_for(&mut self, caller: u64) -> Result<Allocator> {
         let audience = [0, self.principal_of(caller)].map(|principal| (principal, Access::Write));
         let list = self.keys.acls.list_for(PageAcl::from(audience))?;
@@ -152,7 +152,7 @@ impl FileServer {
     /// Sees to it that a client may open pages of a file whose numbers it is going to be told; 0 stands for none.
     ///
     /// # Errors
-    /// As [`Audiences::list_for`].
+    /// As [`PageAcls::list_for`].
     #[inline]
     pub(super) fn tell(&mut self, caller: u64, id: NodeId, pages: &[u64], access: Access) -> Result<()> {
         match self.principal_of(caller) {
@@ -203,7 +203,7 @@ impl FileServer {
     /// Sees to it that a client may open the pages of a FIFO or of a pseudo-terminal that it is told of.
     ///
     /// # Errors
-    /// As [`Audiences::list_for`].
+    /// As [`PageAcls::list_for`].
     pub(super) fn tell_of_stream(&mut self, caller: u64, pages: &[PageNumber]) -> Result<()> {
         let principal = self.principal_of(caller);
         pages.iter().try_for_each(|page| self.open_to(principal, page.0, Access::Write))
@@ -212,7 +212,7 @@ impl FileServer {
     /// What a client has open in windows, its children are to have too, whose principal is going to be another one.
     ///
     /// # Errors
-    /// As [`Audiences::list_for`].
+    /// As [`PageAcls::list_for`].
     pub(super) fn tell_of_held(&mut self, caller: u64, principal: u64) -> Result<()> {
         let held = self.clients.get(&caller).into_iter().flat_map(|client| client.holds.keys());
         let streams = held.filter_map(|word| {
@@ -277,7 +277,8 @@ impl FileServer {
         self.keys.acls.list_for(audience).unwrap_or(self.keys.acls.of_zero)
     }
 
-    /// Whether a client of a principal holds a file, or may read it, if its pages were not open to all.
+    /// Whether a client of a principal holds a file. Where its pages were not open to all, a right to read it counts,
+    /// too.
     fn may_go_on(&self, principal: u64, id: NodeId, was_for_all: bool) -> bool {
         let is_of_it = |(number, client): &(&u64, &Client)| {
             client.credentials.principal() == principal && exposed::lives(EnvironmentId(**number))

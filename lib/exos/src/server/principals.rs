@@ -158,7 +158,7 @@ impl Principals {
     /// The list for pages that a principal leaves to those who shared them until now: they are under the other list.
     ///
     /// # Errors
-    /// As [`Audiences::list_for`].
+    /// As [`PageAcls::list_for`].
     pub(super) fn list_for_sharers(&mut self, principal: u64, under: PageNumber) -> Result<PageNumber> {
         let mut audience: PageAcl = self.sharers(under).map(|sharer| (sharer, Access::Own)).collect();
         audience.extend([(0, Access::Own), (principal, Access::Own)]);

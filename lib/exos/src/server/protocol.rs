@@ -9,8 +9,8 @@ use crate::loader::elf::HEAD;
 use crate::vfs::path_walk::PATH_BYTES;
 use core::sync::atomic::AtomicU64;
 
-/// Pages of a client's window: those for paths and bytes, and one with what it holds without need ([`Idle`]) and whom
-/// it has made ([`Newborns`]).
+/// Pages of a client's window: those for paths and bytes, and one with its handle cache
+/// ([`HandleCache`]).
 pub const WINDOW_PAGES: usize = 9;
 /// Bytes of a client's window that are for paths and bytes.
 pub const WINDOW_BYTES: u64 = 8 * 4096;
@@ -26,7 +26,7 @@ pub const FUTEX_WAKES: usize = 256;
 pub const FUTEX_WAKES_WORDS: usize = 64;
 /// Word of the notice page that counts what may have taken pages from files in use, each time before they go.
 pub const CUTS: usize = 2;
-/// Words of the notice page that tell who goes before others on a CPU: see [`super::precedence`].
+/// Words of the notice page that tell who goes before others on a CPU: see [`super::priority_table`].
 pub const PRECEDENCES: usize = 384;
 /// Word of the notice page that counts what may change a program's contents, touched pages or path, before it does.
 pub const PROGRAMS: usize = 3;
@@ -316,8 +316,8 @@ requests! {
     /// (node, and another one or 0, as `OpenExec` returned them to a caller that knows their contents). The caller
     /// holds them as if it had opened them, if all users find them and it may.
     ReacquireExec = 105,
-    /// (count; in the window so many pages of the caller's, as `bequests::Bequest` has them): others use them, and the
-    /// caller ends.
+    /// (count; in the window so many pages of the caller's, as `orphaned_pages::HandedOffPage` has them): others use
+    /// them, and the caller ends.
     HandOff = 101,
     /// (principal that the caller is going to be, and may be; count; so many pages in the window). That principal, too,
     /// may use those of them that were handed off to the server.
@@ -383,8 +383,8 @@ requests! {
     QueueStatus = 66,
     /// (number, 1 to ask for it, signal, value): notify the caller of the next message.
     QueueNotify = 67,
-    /// (word, bits, where the thread can run, as `block::Home`): the calling thread waits for a word of shared memory,
-    /// known by page number << 12 | offset.
+    /// (word, bits, where the thread can run, as `wait::CpuHint`): the calling thread waits for a word of shared
+    /// memory, known by page number << 12 | offset.
     FutexEnter = 95,
     /// () -> 1 if the calling thread still waits: no wakeup has reached it.
     FutexWaits = 96,

@@ -1,6 +1,6 @@
 //! Connections whose maker has closed its socket, or ended, before they were accepted. The pages of their pipes go with
 //! the maker, so the sent bytes wait here until a process accepts the connection (unix(7)). It goes with the statement
-//! of who connected (`vouching`), whose number is known to the two sides only.
+//! of who connected (`identity_tokens`), whose number is known to the two sides only.
 
 use super::client::Client;
 use super::main_loop::Server;

@@ -1,7 +1,7 @@
 //! What a handler finds on the stack, and what `rt_sigreturn` reads back (x86-64 Linux: `struct rt_sigframe`).
 //!
 //! Pure. From low to high: return address, `ucontext`, `siginfo`, then the vector state at a multiple of 64. Nothing of
-//! a frame that comes back is trusted: segments are those of user code, flags are masked. `user_memory::signal_frame`
+//! a frame that comes back is trusted: segments are those of user code, flags are masked. `hw::signal_frame`
 //! writes and reads it.
 
 use super::set::{FAULTS, bit};

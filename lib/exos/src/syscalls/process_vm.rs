@@ -1,5 +1,5 @@
 //! `process_vm_readv` and `process_vm_writev`: the memory of another process, whose library reads and writes it for who may look
-//! into that process (`server::questions`).
+//! into that process (`server::process_requests`).
 
 use super::dispatch::Call;
 use crate::errno::{Errno, Result};
