@@ -38,7 +38,7 @@ use tree::Tree;
 
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Write the pages that are made from data anew, and lower the counts of what is left over
+    /// Write the pages that are made from data anew, and drop exceptions that are gone
     #[arg(long)]
     write: bool,
 }
@@ -119,7 +119,6 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
         std::fs::write(page, text).context(linux_compatibility::FILE)?;
         std::fs::write(workspace.root().join(memory_map::FILE), drift::memory_map(&tree)).context(memory_map::FILE)?;
         exos_layers::write(&tree)?;
-        plain_words::write(&tree)?;
     }
     let subject = read(workspace)?;
     let mut count = 0;
