@@ -59,9 +59,9 @@ macro_rules! for_each_syscall {
             /// any). Stops at the first error. The result is how many rows were done, also after an error, whose
             /// detail is the row.
             7 page_allocate(key: KeyIndex, list: PageNumber, root_key: KeyIndex, root: PageNumber, rows: UserAddress, count: u64) -> u64, right "own on the list; write on the root; by the key of each row read on the source, read or write on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, Shared, NotFree, OverBudget, Exhausted, TooMany, Again];
-            /// Gives a page up. What still uses it keeps it as an orphan until its last use ends: entries and
-            /// device pins that hold it, links that lead to a table, pages that name an access list which names
-            /// itself. A table that nothing leads to is emptied first, in steps.
+            /// Gives a page up. A page that is still used stays as an orphan until its last use ends. Uses are the
+            /// entries and device pins that hold it, and the links that lead to a table. Of an access list that names
+            /// itself, the pages that name it are uses, too. A table that nothing leads to is emptied first, in steps.
             8 page_free(key: KeyIndex, page: PageNumber) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, Again];
             /// Takes over the charge for an ordinary page or a page table and puts it under another access list.
             9 page_claim(key: KeyIndex, page: PageNumber, list_key: KeyIndex, list: PageNumber) -> (), right "own on the page and on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, OverBudget];
@@ -85,20 +85,21 @@ macro_rules! for_each_syscall {
             /// Removes a link. A table that loses its last link must be empty but for level 1, which is emptied in
             /// steps; it becomes an ordinary page again.
             14 page_table_unlink(key: KeyIndex, root: PageNumber, address: UserAddress, level: u64) -> PageNumber, right "write on the root", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, Shared, InUse, Again];
-            /// Ends the sharing of a table at `level` where `address` lies: copies it into `fresh`, an unmapped
-            /// page of the caller's, checking each entry against the rights of `page_key`; the last link only
-            /// becomes writable again. The result is 1 where `fresh` was used, else 0.
+            /// Ends the sharing of a table at `level` where `address` lies. The kernel copies the table into `fresh`,
+            /// an unmapped page of the caller's. It checks each entry against the rights of `page_key`. Where this link
+            /// is the table's last one, the kernel only makes it writable again. The result is 1 where `fresh` was
+            /// used, else 0.
             15 page_table_copy(key: KeyIndex, root: PageNumber, address: UserAddress, level: u64, fresh: PageNumber, page_key: KeyIndex) -> u64, right "write on the root; own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, InUse, Again];
             /// Creates an environment from a [`Specification`](crate::environment::Specification). It begins at
             /// its slice start entry, once it has a slice.
             16 environment_create(key: KeyIndex, specification: UserAddress) -> EnvironmentId, right "own on every page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, BadAddress, BadArgument, OverBudget, Exhausted];
             /// Destroys an environment: at once it never runs again, then each call releases a part of what it
-            /// held. Where `keeps` is 1 it is found by its number, dying, as long as this is not called with 0:
-            /// its public page, the root of its address space, which is empty, its control page and its key ring
-            /// stay; its private pages are ordinary ones from then on, and its budget is its creator's.
+            /// held. Where `keeps` is 1, the environment stays, dying, and is found by its number until a call with 0.
+            /// Its public page, control page and key ring stay, and so does the root of its address space, which is
+            /// empty. Its private pages become ordinary pages, and its creator gets its budget.
             17 environment_destroy(key: KeyIndex, environment: EnvironmentId, keeps: u64) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, Again];
             /// Moves `amount` of a [`Figure`](crate::budget::Figure) of a resource from one budget to another. The
-            /// giver may be dying: what it inherits from others nobody would have, as long as it is there.
+            /// giver may be dying. Otherwise no environment could use what a dying giver inherits, while it stays.
             18 budget_move(key: KeyIndex, from: EnvironmentId, to: EnvironmentId, resource: u64, figure: u64, amount: u64) -> (), right "own on the giver, unless it is the caller", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, OverBudget];
             /// Sets a [`ContextPart`](crate::environment::ContextPart) of the caller's context. Absent protection
             /// keys are `BadArgument`.
@@ -112,11 +113,11 @@ macro_rules! for_each_syscall {
             /// Gives a position up. Where the caller runs in it and is not its owner, it goes back to its owner,
             /// and the rest of the slice stays the caller's. Otherwise the position becomes free.
             22 time_slice_free(key: KeyIndex, cpu: u64, position: u64) -> (), right "own on its owner, unless the caller owns it or runs in it", errors [NoSuchKey, NotPermitted, NoSuchSlice];
-            /// Gives the rest of the slice to an environment, or to whoever comes next
-            /// ([`EnvironmentId::NONE`](crate::EnvironmentId::NONE)). Only RIP, RSP, flags and FS base are kept,
-            /// and GS base is the private page; the next slice begins with an upcall above them. `Busy`: it runs
-            /// elsewhere, waits for a predicate, or has never run and is neither the caller's own making nor the
-            /// owner of a slice.
+            /// Gives the rest of the slice to an environment. With
+            /// [`EnvironmentId::NONE`](crate::EnvironmentId::NONE), the kernel picks the next environment. Only RIP,
+            /// RSP, flags and FS base are kept, and GS base is the private page; the next slice begins with an upcall
+            /// above them. `Busy`: it runs elsewhere, waits for a predicate, or has never run and is neither the
+            /// caller's own making nor the owner of a slice.
             23 time_slice_yield(environment: EnvironmentId) -> (), right "none", errors [NoSuchEnvironment, Busy];
             /// Yields until a predicate of `count` [`Term`](crate::predicate::Term)s is true.
             24 predicate_wait(terms: UserAddress, count: u64) -> (), right "read on the watched pages", errors [BadAddress, BadArgument, TooMany, OverBudget];
@@ -149,10 +150,10 @@ macro_rules! for_each_syscall {
             /// detail of `BadArgument` is 1 for the setting, 2 for its value.
             33 machine_set(key: KeyIndex, setting: u64, value: u64) -> (), right "own on the root", errors [NoSuchKey, NotPermitted, BadArgument];
             /// Makes an environment that is being destroyed begin again as another one: with a new number, the
-            /// name of `name`, an empty key ring and no budget. It keeps its pages, the first private one with a
-            /// copy of what is in the ordinary page `first`, and its address space: all of it where `keeps` is 1,
-            /// else (0) only the level-1 table that the area lies in and the tables on the way to that. All else
-            /// goes as by `environment_destroy`, in steps.
+            /// name of `name`, an empty key ring and no budget. It keeps its pages. Its first private page gets a
+            /// copy of what is in the ordinary page `first`. Where `keeps` is 1, it keeps all of its address space.
+            /// Where `keeps` is 0, it keeps only the level-1 table that the area lies in and the tables on the way to
+            /// that. All else goes as by `environment_destroy`, in steps.
             34 environment_renew(key: KeyIndex, environment: EnvironmentId, name: KeyIndex, first: PageNumber, keeps: u64) -> EnvironmentId, right "own on the environment and on all its pages, read on `first`", errors [BadArgument, NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, NotMapped, NoSuchEnvironment, OverBudget, Again];
 
             /// Makes the end of a request on a queue of a device raise event bits of an environment. The console raises

@@ -181,8 +181,8 @@ impl Object {
         }
     }
 
-    /// A descriptor of it was closed; `last`: the last one of its description in any process; `locks`: the number of that
-    /// description, if locks on the file end with it, or 0.
+    /// A descriptor of it was closed. `last`: it was the last one of its description in any process. `locks`: the
+    /// number of that description, if locks on the file end with it, or 0.
     #[inline]
     pub fn closed(&self, last: bool, locks: u64) {
         match self {

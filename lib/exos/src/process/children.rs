@@ -89,8 +89,8 @@ pub mod public {
     pub const ARGUMENT_BYTES: usize = 120 * 8;
     /// Address of the list of robust futexes of a thread; 0: none.
     pub const ROBUST_LIST: usize = TOUCHED + TOUCHED_WORDS;
-    /// What tells something of a process unless it is 0, what the kernel and the runtime say of its end among it. All other words
-    /// mean nothing as long as these are 0.
+    /// Words that describe a process unless they are 0. Among them are those in which the kernel and the runtime
+    /// record its end. All other words mean nothing as long as these are 0.
     pub const TELLING: [Range<usize>; 3] = [0..super::STATUS_WORD + 1, BASE..ROBUST_LIST + 1, ARGUMENTS..ARGUMENTS + 1];
     /// Value of [`MAGIC`].
     pub const MAGIC_VALUE: u64 = 0x736f_7845_6e69_7468;

@@ -168,8 +168,9 @@ pub(super) fn introduce(ready: &SpareEnvironment) {
     words[public::MAKER].store(process.environment(), Release);
 }
 
-/// Everything that the child has from its parent, while no other thread of the parent changes any of it: the program's
-/// memory is made copy-on-write here and linked there, windows are shown there, and ExOS's own data is copied.
+/// Gives the child everything that it has from its parent, while no other thread of the parent changes any of it. Makes
+/// the program's memory copy-on-write in the parent and links it in the child. Maps windows in the child, and copies
+/// ExOS's own data.
 fn copy(ready: &mut SpareEnvironment, nursery: &mut SpawnCache, inherited: ForkState) -> Result<Copied> {
     let process = process();
     let own_mailbox = process.mailbox.lock().clone();

@@ -75,9 +75,9 @@ impl AllLocks<'_> {
 }
 
 impl Process {
-    /// Does something while every lock is held, those of open descriptions, too. Who holds one of those may wait for others: then all
-    /// are let go and taken anew.
-    /// The result comes with the lock of the descriptors: what the action found open is open still.
+    /// Does something while every lock is held, those of open descriptions, too. A thread that holds the lock of a
+    /// description may wait for other locks. Then this releases all locks and begins anew. The result comes with
+    /// the lock of the descriptors: what the action found open is open still.
     pub fn with_all_locks<T>(&self, action: impl FnOnce(&mut AllLocks<'_>) -> T) -> (T, Guard<'_, Descriptors>) {
         let mut action = Some(action);
         loop {
@@ -135,7 +135,7 @@ impl Process {
         Some(held)
     }
 
-    /// In a copy that was made while all was held: nobody holds anything.
+    /// Frees all locks in a copy that was made while all were held: no thread of the copy holds any.
     pub fn free_copied_locks(&self) {
         self.spawn_cache.free_copy();
         self.children.free_copy();

@@ -84,7 +84,7 @@ fn submit(number: u64, request: &[u8]) -> Result<u64> {
     }
 }
 
-/// A child that was just made is nobody yet, to whoever else is asked about it.
+/// Waits until a child that was just made has begun. Before that, the server may not know it and refuse the request.
 fn await_beginning(number: u64) {
     let dependence = || process().children.lock().all.iter().find(|child| child.number() == number)?.dependence();
     let deadline = runtime::clock::now() + PATIENCE;
