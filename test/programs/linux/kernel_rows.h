@@ -1,5 +1,6 @@
 // The numbers of the kernel's rows, for test programs that call it behind the library.
-// Made from the table in abi/src/syscall.rs by `./chitin tidy --write`; a rule of `./chitin tidy` holds the two together.
+// Made from the table in abi/src/syscall.rs by `./chitin tidy --write`; a rule of `./chitin tidy` holds the two
+// together.
 #pragma once
 
 enum {
