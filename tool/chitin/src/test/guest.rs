@@ -231,8 +231,9 @@ fn judge(guest: &Guest, recorder: &Recorder, end: &SessionEnd, stop: &Stop, seri
     }
 }
 
-/// What a panic of a library says, and the session where it destroys a process that SIGKILL did not end.
-const HARM: [&str; 2] = [": panicked at ", "left SIGKILL unanswered"];
+/// What a panic of a library says. That a process left SIGKILL unanswered is no harm: on a busy host a willing one may
+/// be late.
+const HARM: &str = ": panicked at ";
 
 /// Writes down what the machine says.
 struct Recorder {
@@ -242,7 +243,7 @@ struct Recorder {
     results: Vec<(bool, String, String)>,
     /// The machine's log, in lines.
     log: String,
-    /// Lines that say that a library panicked, or left a SIGKILL unanswered.
+    /// Lines that say that a library panicked.
     harm: Vec<String>,
     /// Whether the machine has said anything yet.
     spoken: Arc<AtomicBool>,
@@ -251,8 +252,7 @@ struct Recorder {
 impl Recorder {
     fn note(&mut self, what: &str, text: &str) {
         self.spoken.store(true, Ordering::Release);
-        let is_harm = |line: &&str| HARM.iter().any(|words| line.contains(words));
-        self.harm.extend(text.lines().filter(is_harm).map(str::to_owned));
+        self.harm.extend(text.lines().filter(|line| line.contains(HARM)).map(str::to_owned));
         let lines = text.lines().map(|line| format!("{what}: {line}\n"));
         // The verdict does not hang on the transcript.
         let _ = self.transcript.write_all(lines.collect::<String>().as_bytes());
@@ -327,12 +327,10 @@ mod tests {
             spoil(&mut spoiled);
             assert!(judge(&guest(), &spoiled, DONE, Stop::InOrder).is_err());
         }
-        for said in ["environment 7: panicked at lib/exos/x.rs", "process 7 left SIGKILL unanswered"] {
-            let mut harmed = recorder();
-            harmed.note("error", said);
-            assert_eq!(judge(&guest(), &harmed, DONE, Stop::InOrder), Ok(()), "not asked for");
-            assert!(judge(&Guest { unharmed: true, ..guest() }, &harmed, DONE, Stop::InOrder).is_err(), "{said}");
-        }
+        let mut harmed = recorder();
+        harmed.note("error", "environment 7: panicked at lib/exos/x.rs");
+        assert_eq!(judge(&guest(), &harmed, DONE, Stop::InOrder), Ok(()), "not asked for");
+        assert!(judge(&Guest { unharmed: true, ..guest() }, &harmed, DONE, Stop::InOrder).is_err());
         let silent = Guest { serial: vec!["never said".into()], ..guest() };
         assert!(judge(&silent, &recorder(), DONE, Stop::InOrder).is_err());
         for (words, said) in [("one", true), ("two", false)] {

@@ -84,7 +84,7 @@ pub struct Guest {
     /// Words that the serial line must have carried.
     #[serde(default)]
     pub serial: Vec<String>,
-    /// Whether it fails where a library panics, or leaves a SIGKILL unanswered.
+    /// Whether it fails where a library panics.
     #[serde(default)]
     pub unharmed: bool,
     /// Words that the machine's log must have carried.
