@@ -144,7 +144,7 @@ fn fault_92_time_never_runs_back_and_timers_never_come_early() {
 }
 
 #[test]
-fn entropy_comes_from_the_cpu_a_device_or_the_host_and_else_not_at_all() {
+fn entropy_comes_from_the_cpu_a_device_the_host_or_the_clock() {
     let seed = format!("test=entropy entropy_seed={}", "0123456789abcdef".repeat(4));
     Machine::new("test=entropy").ends_with(IN_ORDER);
     Machine { model: "qemu64", ..Machine::new(&seed) }.ends_with(IN_ORDER);
@@ -152,8 +152,7 @@ fn entropy_comes_from_the_cpu_a_device_or_the_host_and_else_not_at_all() {
     Machine { model: "qemu64", extra: &device, ..Machine::new("test=entropy") }.ends_with(IN_ORDER);
     let bridged = ["-device", "pcie-root-port,id=bridge,chassis=1", "-device", "virtio-rng-pci,bus=bridge"];
     Machine { board: "q35", model: "qemu64", extra: &bridged, ..Machine::new("test=entropy") }.ends_with(IN_ORDER);
-    let none = Machine { model: "qemu64", ..Machine::new("test=entropy") }.ends_with(PANIC);
-    assert!(none.contains("no entropy"), "{none}");
+    Machine { model: "qemu64", ..Machine::new("test=entropy") }.ends_with(IN_ORDER);
 }
 
 #[test]

@@ -116,14 +116,18 @@ fn await_full(exos: &Child) -> Result<(), String> {
     Ok(())
 }
 
-/// Asks the environments that have the most until so many pages are free. The result is how many are missing at the
-/// deadline. What was not answered is withdrawn.
+/// Asks the environments that have the most until so many pages are free, and asks again those that answered with a
+/// part. The result is how many are missing at the deadline. What was not answered is withdrawn.
 fn ask(wanted: u64, deadline: u64) -> u64 {
     const STEP: u64 = 500_000;
     let missing = || wanted.saturating_sub(free_pages());
     let mut asked = Vec::new();
     while missing() > 0 && clock::now() < deadline {
-        let Some((number, used)) = richest(&asked) else { break };
+        let Some((number, used)) = richest(&asked) else {
+            asked.clear();
+            sleep_until(clock::now() + STEP);
+            continue;
+        };
         let _ = request(number, missing().min(used), deadline);
         asked.push(number);
         while is_asked(number) && clock::now() < deadline && missing() > 0 {

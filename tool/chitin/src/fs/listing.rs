@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(seconds(951_782_400), "2000-02-29 00:00");
         assert_eq!(seconds(1_795_766_399), "2026-11-27 07:59");
         assert_eq!(seconds(-1), "1969-12-31 23:59");
-        assert_eq!(device(0x0801), "8,1");
+        assert_eq!(device(8 << MINOR_BITS | 1), "8, 1");
         assert_eq!(printable(b"a\x1b[2J"), "a?[2J");
     }
 }
