@@ -29,7 +29,7 @@ use runtime::{time_slice, upcall};
 entry!(main);
 
 /// How long the answer to a request may take, in nanoseconds. It is for a busy host; what it took is told.
-const ANSWER: u64 = 400_000_000;
+const ANSWER: u64 = 20_000_000_000;
 /// How long ExOS may take for whatever it does.
 const LIMIT: u64 = 60_000_000_000;
 /// Pages that this program and the making of the other system take.

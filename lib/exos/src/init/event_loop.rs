@@ -23,6 +23,8 @@ use runtime::predicate::{Operator, Term, clock, word};
 use runtime::window::Window;
 use runtime::{EnvironmentId, KeyIndex, Kind, channel, exposed};
 
+/// After how long the session tries again to pass on what came before the first process had begun, in nanoseconds.
+const RETRY: u64 = 1_000_000;
 /// Bytes that must have been read before more credit is sent.
 const CREDIT_STEP: u64 = CAPACITY / 4;
 
@@ -36,18 +38,22 @@ struct Input {
     /// Input bytes that no process had room for yet.
     waiting: Vec<u8>,
     ended: bool,
+    /// The first process has taken its terminal: what is typed has its reader, and `^C` its group.
+    has_begun: bool,
 }
 
 /// Pumps until the first process has ended; the result is how.
 pub fn run(session: &Session) -> Status {
     let mut input = Input::default();
+    let mut early = Vec::new();
     let first = session.first.number;
     let mut orphans = Orphans::new(session.bank, session.server);
     let mut successors = SetuidSpawner::default();
     let mut enforcer = Enforcer::default();
     let mut next_count = runtime::clock::now() + loadavg::INTERVAL;
     while exposed::lives(first) {
-        receive(session, &mut input);
+        receive(session, &mut input, &mut early);
+        early.retain(|signal| !pass_signal_on(session, *signal));
         input.pass_on(session);
         input.grant(session);
         successors.make(session);
@@ -60,7 +66,9 @@ pub fn run(session: &Session) -> Status {
             next_count += loadavg::INTERVAL;
             count_load(session);
         }
-        wait(session, &input, &orphans, (&successors, &enforcer));
+        let is_early = !early.is_empty() || input.is_early(session);
+        let retry = is_early.then(|| clock(runtime::clock::now() + RETRY));
+        wait(session, &input, &orphans, (&successors, &enforcer), retry);
     }
     status(session)
 }
@@ -75,8 +83,8 @@ fn count_load(session: &Session) {
     }
 }
 
-/// Takes every frame that has come.
-fn receive(session: &Session, input: &mut Input) {
+/// Takes every frame that has come. Signals go to the end of `signals`.
+fn receive(session: &Session, input: &mut Input, signals: &mut Vec<u32>) {
     let mut frame = [0; HEADER + PAYLOAD];
     while let Ok(Some((header, payload))) = channel::receive(&mut frame) {
         match abi::host_channel::Kind::from_number(header.kind) {
@@ -85,24 +93,24 @@ fn receive(session: &Session, input: &mut Input) {
                 input.waiting.extend_from_slice(payload);
             }
             Some(Kind::InputEnd) => input.ended = true,
-            Some(Kind::Signal) => pass_signal_on(session, payload),
+            Some(Kind::Signal) => signals.extend(payload.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))),
             Some(Kind::WindowSize) => console_tty::set_size(session, payload),
             _ => {}
         }
     }
 }
 
-/// A signal that was sent to the host's command. The host's keyboard signals go to all of the first process's group, as
-/// they would there. A report that the host reads no output goes to the writers; all else is for the first process.
-fn pass_signal_on(session: &Session, payload: &[u8]) {
-    let Some(signal) = payload.first_chunk().map(|bytes| u32::from_le_bytes(*bytes)) else { return };
+/// Passes a signal on that was sent to the host's command. The host's keyboard signals go to all of the first process's
+/// group, as they would there. A report that the host reads no output goes to the writers; all else is for the first
+/// process. False where the first process lives and cannot be found: its environment has not published it yet.
+fn pass_signal_on(session: &Session, signal: u32) -> bool {
     if signal == linux::SIGPIPE {
         session.board.words()[status_page::OUTPUT_GONE].store(1, SeqCst);
         wait::kick_idle();
-        return;
+        return true;
     }
     let sight = session.sight();
-    let Some(first) = sight.find(session.first.number.0) else { return };
+    let Some(first) = sight.find(session.first.number.0) else { return !exposed::lives(session.first.number) };
     if signal == linux::SIGKILL {
         session.state.lock().condemn(first.environment);
     }
@@ -112,6 +120,7 @@ fn pass_signal_on(session: &Session, payload: &[u8]) {
         linux::SIGINT | linux::SIGQUIT => sight.send_to_group(first.group, &information),
         _ => sight.send(&first, &information),
     };
+    true
 }
 
 impl Input {
@@ -119,6 +128,10 @@ impl Input {
         match &session.input {
             Source::Pipe(pipe) => self.pass_to_pipe(pipe),
             Source::Terminal(terminal) => {
+                self.has_begun |= terminal.foreground() != 0;
+                if !self.has_begun {
+                    return;
+                }
                 console_tty::type_bytes(session.sight(), terminal, &mut self.waiting);
                 if self.ended && self.waiting.is_empty() {
                     self.ended = false;
@@ -126,6 +139,11 @@ impl Input {
                 }
             }
         }
+    }
+
+    /// Whether something was typed before the first process took its terminal.
+    fn is_early(&self, session: &Session) -> bool {
+        matches!(session.input, Source::Terminal(_)) && !self.has_begun && (self.ended || !self.waiting.is_empty())
     }
 
     fn pass_to_pipe(&mut self, pipe: &Pipe) {
@@ -181,12 +199,19 @@ impl Input {
     }
 }
 
-fn wait(session: &Session, input: &Input, orphans: &Orphans, (successors, enforcer): (&SetuidSpawner, &Enforcer)) {
+fn wait(
+    session: &Session,
+    input: &Input,
+    orphans: &Orphans,
+    (successors, enforcer): (&SetuidSpawner, &Enforcer),
+    retry: Option<Term>,
+) {
     let frames = &exposed::kernel().channel_frames;
     let mut terms = Vec::from([word(frames, Operator::NotEqual, 0), clock(orphans.next_look())]);
     terms.push(successors.term(session));
     terms.extend(enforcer.terms(session));
     terms.extend(input.term(session));
+    terms.extend(retry);
     let watched = [session.first.number].into_iter().chain(successors.alive()).chain(orphans.watched());
     let records = watched.filter_map(exposed::environment);
     terms.extend(records.map(|info| word(info.state_word(), Operator::NotEqual, State::Alive as u64)));

@@ -35,7 +35,7 @@ use crate::process::environment::SESSION_SLOT;
 use crate::process::exit_status::Status;
 use crate::server::client::Client;
 use crate::signal::timer::Timers;
-use crate::signal::{Actions, ExpiryTimers, Mailbox};
+use crate::signal::{self, Actions, ExpiryTimers, Mailbox};
 use crate::syscalls::Summary;
 use crate::terminal::{Screen, Terminal};
 use crate::vfs::namespace::ROOT;
@@ -314,7 +314,11 @@ pub fn public_words(process: &Process, parent: u64, mailbox: PageNumber) -> [(us
 pub extern "C" fn first(_argument: u64) {
     let outcome = begin_first();
     let text = match outcome {
-        Ok(context) => cpu_entry::resume(&context),
+        Ok(mut context) => {
+            // A signal that came while the library was at work has waited for the program.
+            signal::deliver_pending(&mut context);
+            cpu_entry::resume(&context)
+        }
         Err(error) => error,
     };
     runtime::channel::send(Kind::Error, text.as_bytes());
