@@ -10,14 +10,12 @@
 
 extern crate alloc;
 
-pub mod address_map;
 #[cfg(target_os = "none")]
 pub mod budget;
 pub mod descriptor;
 pub mod disk;
 #[allow(unsafe_code, reason = "the gate is assembly")]
 pub mod entry;
-pub mod errno;
 #[cfg(target_os = "none")]
 #[allow(unsafe_code, reason = "memory by address is what this module is for")]
 pub mod hw;
@@ -37,11 +35,12 @@ pub mod server;
 pub mod signal;
 pub mod syscalls;
 pub mod terminal;
-pub mod vfs;
-pub mod vm;
 #[cfg(target_os = "none")]
 pub mod wait;
 pub mod wire;
+
+pub use linux_abi::{address_map, errno};
+pub use {::vfs, ::vm};
 
 /// For programs that [`image!`] makes.
 #[cfg(target_os = "none")]

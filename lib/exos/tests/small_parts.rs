@@ -365,3 +365,23 @@ fn fault_98_who_executes_a_set_id_program() {
     let other = root.executing(Program { mode: 0o10_4755, user: 5, group: 0 });
     assert!(!root.gains(&other) && other.user == ResIds { real: 0, effective: 5, saved: 5 } && other.principal() == 0);
 }
+
+#[test]
+fn pages_near_another_are_told_of_and_far_ones_left_out() {
+    use exos::server::protocol::{NEAR_PAGES, near_pages, tell_near_pages};
+    for seed in 0..500 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let page = random.u64(1..1 << 32);
+        let reach = 1 << random.u32(1..20);
+        let numbers: Vec<u64> = (0..random.usize(..=NEAR_PAGES))
+            .map(|_| if random.bool() { 0 } else { page.saturating_sub(reach) + random.u64(..2 * reach) })
+            .collect();
+        let mut told = vec![99; numbers.len()];
+        near_pages(page, tell_near_pages(page, &numbers), &mut told);
+        for (number, told) in numbers.iter().zip(told) {
+            let distance = *number as i64 - page as i64;
+            let is_near = *number != 0 && distance != 0 && i16::try_from(distance).is_ok();
+            assert_eq!(told, if is_near { *number } else { 0 }, "seed {seed}: {number} beside {page}");
+        }
+    }
+}

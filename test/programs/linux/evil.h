@@ -1,5 +1,5 @@
 // What a hostile program needs beside Linux: the kernel's own calls, and messages to ExOS's server, once it has opened
-// its library's gate. Places and numbers are those of abi/src and lib/exos/src/address_map.rs.
+// its library's gate. Places and numbers are those of abi/src and lib/linux-abi/src/address_map.rs.
 #include <stdint.h>
 #include "kernel_rows.h"
 

@@ -63,7 +63,7 @@ static int fixed(volatile uint64_t *at) {
     return 0;
 }
 
-// Where ExOS has a program beside the memory of a child, and that memory beside the program (lib/exos/src/address_map.rs); a slot of no use.
+// Where ExOS has a program beside the memory of a child, and that memory beside the program (lib/linux-abi/src/address_map.rs); a slot of no use.
 static const uint64_t slots[] = {0x7e0000000000, 0x7f0000000000, 0x10000000000};
 enum { SLOTS = 3, TABLES = 4 };
 

@@ -14,7 +14,7 @@ const SOURCES: [&str; 5] = [
     "abi/src/memory_map.rs",
     "abi/src/boot.rs",
     "lib/runtime/src/layout.rs",
-    "lib/exos/src/address_map.rs",
+    "lib/linux-abi/src/address_map.rs",
 ];
 /// What ends the name of a constant that is no address.
 const NO_ADDRESS: [&str; 8] = ["BYTES", "SIZE", "MASK", "ALIGNMENT", "COUNT", "MOST", "SLOT_BYTES", "GIB"];

@@ -12,7 +12,7 @@ pub mod command;
 mod console_tty;
 #[cfg(target_os = "none")]
 pub mod cost;
-pub mod cpio;
+pub use vfs::cpio;
 #[cfg(target_os = "none")]
 mod disks;
 #[cfg(target_os = "none")]

@@ -71,7 +71,7 @@ pub mod spare_environment;
 pub mod spawn_cache;
 #[cfg(target_os = "none")]
 pub mod subreaper;
-pub mod supplementary_groups;
+pub use vfs::supplementary_groups;
 #[cfg(target_os = "none")]
 pub mod thread;
 #[cfg(target_os = "none")]

@@ -15,7 +15,7 @@
 //! - Memory: `page_quota` bounds the server's pages.
 
 pub mod condemned;
-pub mod handle;
+pub use vfs::handle;
 pub mod handle_cache;
 pub mod priority_table;
 pub mod protocol;

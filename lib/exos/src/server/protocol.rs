@@ -781,6 +781,9 @@ pub fn outcome(word: u64) -> Result<(), Errno> {
 /// Pages that an answer of four words can tell of.
 pub const NEAR_PAGES: usize = 16;
 
+// One answer is enough for what a fault maps.
+const _: () = assert!(crate::vm::fault_around::FAULT_AROUND <= NEAR_PAGES as u64);
+
 /// The numbers of pages in four words, each as its distance from that of another page. Chance decides which of them
 /// fit, but a file's pages mostly come together. A number of 0 stands for none.
 pub fn tell_near_pages(page: u64, numbers: &[u64]) -> [u64; 4] {

@@ -2,7 +2,7 @@
 //!
 //! The file [`MARK`] says that a volume holds a root, and whether all of it was copied. ExOS keeps the directory of
 //! that file in memory, with those for devices and temporary files (`KEPT_IN_MEMORY` of
-//! `lib/exos/src/vfs/persistent.rs`).
+//! `lib/vfs/src/mounts/persistent.rs`).
 //! Invariant: a disk that holds anything but zeros or the beginning of such a copy is not written.
 
 use std::collections::HashMap;

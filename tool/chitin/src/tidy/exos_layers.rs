@@ -19,7 +19,7 @@ pub const FILE: &str = "tool/chitin/exos-layers.toml";
 const ROOT: &str = "lib/exos/src/";
 /// The layers from below, each with its modules. The longest name that begins a path says its layer.
 const LAYERS: [&[&str]; 11] = [
-    &["errno", "address_map", "vfs", "vm", "ipc"],
+    &["ipc"],
     &["hw"],
     &["wait", "budget", "process_table"],
     &["server::client", "server::protocol", "server::handle", "server::handle_cache", "loader"],

@@ -7,7 +7,7 @@ use super::{Finding, Subject};
 
 /// A folder of crates and the folders whose crates these may import. The
 /// first row that fits a crate holds; `*` stands for any one name.
-const TABLE: [(&str, &[&str]); 19] = [
+const TABLE: [(&str, &[&str]); 22] = [
     ("abi", &[]),
     ("mechanism/*", &["abi", "mechanism/downloaded-code"]),
     ("kernel/machine", &["abi"]),
@@ -20,11 +20,17 @@ const TABLE: [(&str, &[&str]); 19] = [
     ("lib/internet", &["abi", "mechanism/*"]),
     ("lib/bpf-loader", &["abi", "mechanism/*"]),
     ("lib/pcap-language", &["abi", "mechanism/*"]),
+    ("lib/linux-abi", &["abi", "lib/internet"]),
+    ("lib/vfs", &["lib/linux-abi", "lib/internet"]),
+    ("lib/vm", &["abi", "lib/linux-abi", "lib/vfs"]),
     (
         "lib/exos",
         &[
             "abi",
             "mechanism/*",
+            "lib/linux-abi",
+            "lib/vfs",
+            "lib/vm",
             "lib/runtime",
             "lib/cffs",
             "lib/network",

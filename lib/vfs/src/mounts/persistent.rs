@@ -1,0 +1,448 @@
+//! Volumes that a disk keeps: the log of changes since the last write-back, and pages that are still on the disk. Pure.
+//!
+//! Names and attributes of such a volume lie in memory as those of every other. The writer takes the log of names and
+//! the dirty nodes, and repeats them on the file system of the disk.
+//!
+//! Invariants:
+//! - what differs between memory and disk is in the log or in the dirty nodes.
+//! - a page whose index is below `Inode::stored` and that is not in memory is on the disk; at or above it is a hole.
+//! - an operation that needs such a page fails with [`Errno::NOT_LOADED`] before it has changed anything.
+
+use crate::file_data::PageStorage;
+use crate::inode::{Body, NodeId};
+use crate::mount::blank;
+use crate::mount_table::{FIRST, Kind, Location, Mount};
+use crate::namespace::{FileTree, Fresh, FsCredentials, ROOT};
+use crate::superblock::{Superblock, VolumeId};
+use linux_abi::address_map::PAGE_SIZE;
+use linux_abi::errno::{Errno, Result};
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use linux_raw_sys::general as linux;
+
+/// The volume of the first disk; the others follow.
+pub const FIRST_DISK_VOLUME: VolumeId = 0x100;
+/// Directories that stay in memory where a disk has the root. The disk has empty ones, or none.
+pub const KEPT_IN_MEMORY: [&[u8]; 5] = [b"dev", b"proc", b"sys", b"tmp", b".chitin"];
+/// What `populate` adds to every root, and a disk has itself.
+const NOT_KEPT: [&[u8]; 1] = [b"root"];
+/// Pages that stay free for what cannot wait for a write-back.
+const LOW: u64 = 64;
+/// Most changes of names between two write-backs: then the next change of a name waits for the write-back.
+pub const MOST_CHANGES: usize = 4096;
+
+/// What a node was made as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// Type and permissions.
+    pub mode: u32,
+    /// Owner and group.
+    pub owner: (u32, u32),
+    /// Device number.
+    pub device: (u32, u32),
+    /// Target of a symbolic link.
+    pub target: Box<[u8]>,
+}
+
+/// A change of names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A node got a name: one more, or its first one.
+    Name(NodeId, Box<[u8]>, NodeId, Made),
+    /// A name went: of a directory, and of the node's last one, or not.
+    Remove(NodeId, Box<[u8]>, NodeId, bool, bool),
+    /// A name moved to a place, whose node lost its last name, or there was none.
+    Rename((NodeId, Box<[u8]>), (NodeId, Box<[u8]>), Option<NodeId>),
+}
+
+/// What of a node differs from the disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dirty {
+    /// Pages by index.
+    pub pages: BTreeSet<u64>,
+    /// The least size that it had.
+    pub cut: Option<u64>,
+}
+
+/// What a volume on a disk has beyond one in memory.
+#[derive(Debug, Default)]
+pub struct Backing {
+    /// Changes of names, in their order.
+    pub log: Vec<Change>,
+    /// Nodes whose attributes or contents changed.
+    pub dirty: BTreeMap<NodeId, Dirty>,
+    /// Blocks in all.
+    pub blocks: u64,
+    /// Blocks that are free, but for those of pages that were added since.
+    pub free: u64,
+    /// The disk holds zeros: it becomes a volume when a name is made here, or what a program writes to it as a disk.
+    pub is_blank: bool,
+    /// Blocks became free since `free` was counted.
+    pub has_freed: bool,
+}
+
+/// A node of a volume as the disk has it, with the name that leads to it.
+#[derive(Clone, Debug)]
+pub struct Restored {
+    /// Where in the list the directory is; of the root itself.
+    pub directory: usize,
+    /// The name; empty for the root.
+    pub name: Vec<u8>,
+    /// Where in the list the node stands already, under another name.
+    pub same: Option<usize>,
+    /// What it is.
+    pub made: Made,
+    /// Bytes of a file.
+    pub size: u64,
+    /// Times of access, data change and inode change.
+    pub times: [u64; 3],
+}
+
+/// What the writer copies of a dirty node.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// Type and permissions.
+    pub mode: u32,
+    /// Owner and group.
+    pub owner: (u32, u32),
+    /// Bytes.
+    pub size: u64,
+    /// Times of access, data change and inode change.
+    pub times: [u64; 3],
+    /// It has a name.
+    pub is_named: bool,
+}
+
+impl<S: PageStorage> FileTree<S> {
+    /// Whether anything of a volume is still to be written.
+    pub fn is_changed(&self, volume: VolumeId) -> bool {
+        self.backings.get(&volume).is_some_and(|backing| !backing.log.is_empty() || !backing.dirty.is_empty())
+    }
+
+    /// A program opens a disk itself to write it.
+    ///
+    /// # Errors
+    /// `EBUSY` where the volume on it is in use. A blank one is given up: it cannot be changed any more.
+    pub fn take_raw(&mut self, volume: VolumeId) -> Result<()> {
+        let Some(backing) = self.backings.get(&volume) else { return Ok(()) };
+        if !backing.is_blank || !backing.log.is_empty() {
+            return Err(Errno::EBUSY);
+        }
+        if let Some(volume) = self.volumes.get_mut(&volume) {
+            volume.read_only = true;
+        }
+        self.changes.note_everything();
+        Ok(())
+    }
+
+    fn backing_of(&mut self, id: NodeId) -> Option<&mut Backing> {
+        if self.backings.is_empty() {
+            return None;
+        }
+        let volume = self.nodes.get(&id)?.volume;
+        self.backings.get_mut(&volume)
+    }
+
+    /// Records that something of a node changed; whether a disk keeps it.
+    pub(crate) fn mark(&mut self, id: NodeId) -> bool {
+        let Some(backing) = self.backing_of(id) else { return false };
+        backing.dirty.entry(id).or_default();
+        true
+    }
+
+    /// Records that a page of a file changed.
+    pub(crate) fn mark_page(&mut self, id: NodeId, index: u64) {
+        if let Some(backing) = self.backing_of(id) {
+            backing.dirty.entry(id).or_default().pages.insert(index);
+        }
+    }
+
+    /// Records that a file was cut.
+    pub(crate) fn mark_cut(&mut self, id: NodeId, size: u64) {
+        let Some(backing) = self.backing_of(id) else { return };
+        backing.has_freed = true;
+        let dirty = backing.dirty.entry(id).or_default();
+        dirty.cut = Some(dirty.cut.map_or(size, |cut| cut.min(size)));
+        dirty.pages.split_off(&size.div_ceil(PAGE_SIZE));
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.stored = node.stored.min(size.div_ceil(PAGE_SIZE));
+        }
+    }
+
+    fn log(&mut self, node: NodeId, change: impl FnOnce() -> Change) {
+        if let Some(backing) = self.backing_of(node) {
+            backing.log.push(change());
+        }
+    }
+
+    /// Records that a node got a name. One that had none is written whole.
+    pub(crate) fn log_name(&mut self, directory: NodeId, name: &[u8], id: NodeId) {
+        if self.backings.is_empty() || !self.mark(id) {
+            return;
+        }
+        let Ok(node) = self.node(id) else { return };
+        let target: Box<[u8]> = if let Body::Link(target) = &node.body { target.clone() } else { Box::default() };
+        let made = Made { mode: node.mode, owner: (node.uid, node.gid), device: node.device, target };
+        let pages: Vec<u64> = match &node.body {
+            Body::Pages(pages) if node.links == 1 => pages.from(0).map(|(index, _)| index).collect(),
+            _ => Vec::new(),
+        };
+        pages.into_iter().for_each(|index| self.mark_page(id, index));
+        self.log(directory, || Change::Name(directory, name.into(), id, made));
+    }
+
+    /// Records that a name of a node went.
+    pub(crate) fn log_removal(&mut self, directory: NodeId, name: &[u8], id: NodeId, is_directory: bool) {
+        if !self.backings.is_empty() {
+            let is_last = self.nodes.get(&id).is_none_or(|node| node.links == 0);
+            self.freed_in(directory, is_last);
+            self.log(directory, || Change::Remove(directory, name.into(), id, is_directory, is_last));
+        }
+    }
+
+    /// Records that a name moved, over that of a node or to a free place.
+    pub(crate) fn log_rename(&mut self, from: (NodeId, &[u8]), to: (NodeId, &[u8]), over: Option<NodeId>) {
+        if !self.backings.is_empty() {
+            let gone = over.filter(|id| self.nodes.get(id).is_none_or(|node| node.links == 0));
+            self.freed_in(to.0, gone.is_some());
+            self.log(to.0, || Change::Rename((from.0, from.1.into()), (to.0, to.1.into()), gone));
+        }
+    }
+
+    fn freed_in(&mut self, directory: NodeId, is_last: bool) {
+        if let Some(backing) = self.backing_of(directory).filter(|_| is_last) {
+            backing.has_freed = true;
+        }
+    }
+
+    /// Makes a change of a range of bytes wait where pages or blocks run short and a write-back may free some.
+    pub(crate) fn check_room(&mut self, id: NodeId, start: u64, end: u64) -> Result<()> {
+        if self.backings.is_empty() {
+            return Ok(());
+        }
+        let node = self.node(id)?;
+        let Body::Pages(pages) = &node.body else { return Ok(()) };
+        let (first, end) = (start / PAGE_SIZE, end.div_ceil(PAGE_SIZE));
+        let fresh = (first..end).filter(|index| pages.get(*index).is_none()).count() as u64;
+        let blocks = (first.max(node.stored)..end).filter(|index| pages.get(*index).is_none()).count() as u64;
+        if fresh == 0 {
+            return Ok(());
+        }
+        let is_full = self.backings.get(&node.volume).is_some_and(|backing| backing.has_freed && backing.free < blocks);
+        let is_short = self.store.room() < fresh + LOW;
+        if !is_short {
+            self.is_squeezed = false;
+        }
+        if is_full || is_short && !self.is_squeezed {
+            self.wants_room = true;
+            return Err(Errno::NOT_LOADED);
+        }
+        Ok(())
+    }
+
+    /// Fails where a page of a range lies on the disk only.
+    pub(crate) fn check_loaded(&mut self, id: NodeId, first: u64, end: u64) -> Result<()> {
+        let node = self.node(id)?;
+        let Body::Pages(pages) = &node.body else { return Ok(()) };
+        match (first..end.min(node.stored)).find(|index| pages.get(*index).is_none()) {
+            Some(index) => {
+                self.missing = Some((id, index));
+                Err(Errno::NOT_LOADED)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a volume has room for one more page, which it has then.
+    pub(crate) fn reserve_block(&mut self, volume: VolumeId) -> Result<()> {
+        match self.backings.get_mut(&volume) {
+            Some(backing) => {
+                backing.free = backing.free.checked_sub(1).ok_or(Errno::ENOSPC)?;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Makes a volume of what a disk holds, and mounts it on a directory of the root. The result: the numbers of the
+    /// nodes, in the order of `all`, which begins with the root and has directories before what they hold.
+    pub fn restore(&mut self, volume: VolumeId, source: &[u8], on: &[u8], all: &[Restored]) -> Result<Vec<NodeId>> {
+        let first = all.first().ok_or(Errno::EINVAL)?;
+        let name = on.strip_prefix(b"/").unwrap_or(on);
+        let (root, place) = if name.is_empty() {
+            self.clear_root(volume, source)?;
+            (ROOT, None)
+        } else {
+            let place = match self.look_up(ROOT, name) {
+                Ok(there) => there,
+                Err(_) => self.create(ROOT, name, made_as(&directory()))?,
+            };
+            (self.create_volume_root(volume, made_as(&first.made))?, Some(place))
+        };
+        self.volumes.insert(volume, Superblock::unlimited(root));
+        let mut numbers = Vec::with_capacity(all.len());
+        numbers.push(root);
+        for entry in &all[1..] {
+            let directory = *numbers.get(entry.directory).ok_or(Errno::EINVAL)?;
+            let id = match entry.same.and_then(|same| numbers.get(same)) {
+                Some(there) => {
+                    self.link(*there, directory, &entry.name)?;
+                    *there
+                }
+                None => self.create(directory, &entry.name, made_as(&entry.made))?,
+            };
+            numbers.push(id);
+        }
+        for (id, entry) in numbers.iter().zip(all) {
+            let node = self.node_mut(*id)?;
+            [node.accessed, node.modified, node.changed] = entry.times;
+            (node.mode, node.uid, node.gid) = (entry.made.mode, entry.made.owner.0, entry.made.owner.1);
+            if node.is_file() {
+                (node.size, node.stored) = (entry.size, entry.size.div_ceil(PAGE_SIZE));
+            }
+        }
+        let flags = linux::MS_RELATIME;
+        let mount = Mount { kind: Kind::Disk, source: source.into(), flags, ..blank(root) };
+        if let Some(place) = place {
+            self.lay_new(mount, Location::first(place))?;
+        }
+        self.backings.insert(volume, Backing::default());
+        Ok(numbers)
+    }
+
+    /// Makes the root directory that of a volume on a disk. The directories of [`KEPT_IN_MEMORY`] become mounts of
+    /// their own, so that no name moves between them and the disk. Others of the boot archive's root go.
+    fn clear_root(&mut self, volume: VolumeId, source: &[u8]) -> Result<()> {
+        for name in KEPT_IN_MEMORY {
+            let Ok(there) = self.look_up(ROOT, name) else { continue };
+            if !self.node(there)?.is_point {
+                self.bind(Location::first(there), Location::first(there), true)?;
+            }
+        }
+        for name in NOT_KEPT {
+            match self.remove(ROOT, name, true) {
+                Ok(()) | Err(Errno::ENOENT) => (),
+                Err(error) => return Err(error),
+            }
+        }
+        self.node_mut(ROOT)?.volume = volume;
+        let mount = self.mounts.get_mut(FIRST)?;
+        (mount.kind, mount.source, mount.flags) = (Kind::Disk, source.into(), linux::MS_RELATIME);
+        Ok(())
+    }
+
+    /// Puts pages that were read from the disk into a file, from an index on, where they are still missing.
+    pub fn put_loaded(&mut self, id: NodeId, first: u64, bytes: &[u8]) -> Result<()> {
+        for (index, piece) in (first..).zip(bytes.chunks(PAGE_SIZE as usize)) {
+            let Ok(node) = self.node(id) else { return Ok(()) };
+            let volume = node.volume;
+            let Body::Pages(pages) = &node.body else { return Ok(()) };
+            if index >= node.stored || pages.get(index).is_some() {
+                continue;
+            }
+            let page = self.store.allocate()?;
+            if let Some(volume) = self.volumes.get_mut(&volume) {
+                volume.pages += 1;
+            }
+            self.store.bytes_mut(page)[..piece.len()].copy_from_slice(piece);
+            if let Some(Body::Pages(pages)) = self.nodes.get_mut(&id).map(|node| &mut node.body) {
+                pages.put(index, page);
+            }
+        }
+        Ok(())
+    }
+
+    /// What a dirty node is now; nothing where it is gone.
+    pub fn snapshot(&self, id: NodeId) -> Option<Snapshot> {
+        let node = self.nodes.get(&id)?;
+        Some(Snapshot {
+            mode: node.mode,
+            owner: (node.uid, node.gid),
+            size: if node.is_file() { node.size } else { 0 },
+            times: [node.accessed, node.modified, node.changed],
+            is_named: node.links > 0,
+        })
+    }
+
+    /// Copies a page of a file; false where it is a hole.
+    pub fn copy_page(&self, id: NodeId, index: u64, to: &mut [u8]) -> bool {
+        let Some(Body::Pages(pages)) = self.nodes.get(&id).map(|node| &node.body) else { return false };
+        let Some(page) = pages.get(index) else { return false };
+        to.copy_from_slice(self.store.bytes(page));
+        true
+    }
+
+    /// Marks the pages of a volume that programs write through mappings, which nothing else tells of. A page that no
+    /// process can write any more is marked for the last time.
+    pub fn mark_shared(&mut self, volume: VolumeId) {
+        if !self.store.has_shared() {
+            return;
+        }
+        let mut found = Vec::new();
+        for (id, node) in self.nodes.iter().filter(|(_, node)| node.volume == volume) {
+            if let Body::Pages(pages) = &node.body {
+                let shared = pages.from(0).filter(|(_, page)| self.store.is_shared(*page));
+                found.extend(shared.map(|(index, page)| (*id, index, page, node.holds == 0)));
+            }
+        }
+        for (id, index, page, is_closed) in found {
+            if is_closed {
+                self.store.unshare(page);
+            }
+            self.mark_page(id, index);
+        }
+    }
+
+    /// Records that all of a file is on the disk.
+    pub fn is_stored(&mut self, id: NodeId, size: u64) {
+        let cut = self.backing_of(id).and_then(|backing| backing.dirty.get(&id)?.cut);
+        if let Some(node) = self.nodes.get_mut(&id) {
+            // What was cut off meanwhile is a hole, though the disk has it still.
+            let size = size.min(node.size).min(cut.unwrap_or(u64::MAX));
+            node.stored = node.stored.max(size.div_ceil(PAGE_SIZE));
+        }
+    }
+
+    /// Gives up clean pages of a volume that no process maps, until the store has this much room. Only the writer
+    /// calls this, between two write-backs: what it took and has not written yet counts as clean.
+    pub fn evict(&mut self, volume: VolumeId, room: u64) {
+        let mut wanted = room.saturating_sub(self.store.room());
+        let files = self.nodes.iter().filter(|(_, node)| node.volume == volume && node.stored > 0);
+        let files: Vec<NodeId> = files.map(|(id, _)| *id).collect();
+        for id in files {
+            if wanted == 0 {
+                break;
+            }
+            wanted -= self.evict_file(id, wanted);
+        }
+    }
+
+    /// Gives up at most so many clean pages of a file; how many. The same holds as for [`Self::evict`].
+    pub fn evict_file(&mut self, id: NodeId, most: u64) -> u64 {
+        let Some(node) = self.nodes.get(&id) else { return 0 };
+        let (Some(backing), Body::Pages(pages)) = (self.backings.get(&node.volume), &node.body) else { return 0 };
+        let dirty = backing.dirty.get(&id).map(|dirty| &dirty.pages);
+        let is_clean = |index: u64, page: u32| {
+            dirty.is_none_or(|dirty| !dirty.contains(&index)) && !self.store.is_shared(page) && self.store.is_idle(page)
+        };
+        let stored = pages.from(0).take_while(|(index, _)| *index < node.stored);
+        let clean = stored.filter(|(index, page)| is_clean(*index, *page)).map(|(index, _)| index);
+        let (clean, volume): (Vec<u64>, _) = (clean.take(most.min(1 << 40) as usize).collect(), node.volume);
+        for index in &clean {
+            let Some(Body::Pages(pages)) = self.nodes.get_mut(&id).map(|node| &mut node.body) else { break };
+            let pages = pages.take(*index, index + 1);
+            self.give_pages(volume, pages);
+        }
+        clean.len() as u64
+    }
+}
+
+fn directory() -> Made {
+    Made { mode: linux::S_IFDIR | 0o755, owner: (0, 0), device: (0, 0), target: Box::default() }
+}
+
+fn made_as(made: &Made) -> Fresh<'_> {
+    let owner = FsCredentials { uid: made.owner.0, gid: made.owner.1 };
+    Fresh { mode: made.mode, owner, device: made.device, target: &made.target }
+}
