@@ -20,7 +20,6 @@ pub mod entry;
 #[allow(unsafe_code, reason = "memory by address is what this module is for")]
 pub mod hw;
 pub mod init;
-pub mod ipc;
 #[allow(unsafe_code, reason = "it goes into the program, and sets segment bases")]
 pub mod loader;
 #[cfg(target_os = "none")]
@@ -40,6 +39,7 @@ pub mod wait;
 pub mod wire;
 
 pub use linux_abi::{address_map, errno};
+pub use unix_core::ipc;
 pub use {::vfs, ::vm};
 
 /// For programs that [`image!`] makes.

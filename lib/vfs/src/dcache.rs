@@ -10,9 +10,9 @@
 
 use crate::inode::{Inode, NodeId, OwnerAndMode, Status};
 use crate::namespace::ROOT;
-use linux_abi::errno::Errno;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU64, fence};
+use linux_abi::errno::Errno;
 use linux_raw_sys::general::{S_IFDIR, S_IFLNK, S_IFMT};
 
 /// Bytes of the longest name that is shown.

@@ -7,12 +7,12 @@
 
 use crate::dcache::word_of;
 use crate::inode::NodeId;
-use linux_abi::errno::{Errno, Result};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hasher};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
+use linux_abi::errno::{Errno, Result};
 
 /// The numbers of `.` and `..`, which are told before all others.
 pub const DOTS: [u64; 2] = [1, 2];

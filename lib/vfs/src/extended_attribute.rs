@@ -8,9 +8,9 @@
 use crate::file_data::PageStorage;
 use crate::inode::{Inode, NodeId};
 use crate::namespace::{FileTree, FsCredentials, access};
+use alloc::vec::Vec;
 use linux_abi::address_map::PAGE_SIZE;
 use linux_abi::errno::{Errno, Result};
-use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
 /// Where the attributes of a node lie.

@@ -4,11 +4,11 @@
 //! a node do not overlap.
 
 use crate::inode::NodeId;
-use linux_abi::errno::{Errno, Result};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
 
 /// The holder of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

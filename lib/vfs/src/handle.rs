@@ -5,8 +5,8 @@
 //! Files, directories and disks bear the rights that they were opened with. Everything else bears none: all processes
 //! that have a FIFO or a terminal open have the same word for it.
 
-use linux_abi::errno::{Errno, Result};
 use crate::mount_table::Location;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 
 const NODE_BITS: u32 = 40;

@@ -3,9 +3,9 @@
 use crate::file_data::{LARGEST, PageStorage};
 use crate::inode::{Body, NodeId};
 use crate::namespace::FileTree;
+use alloc::vec::Vec;
 use linux_abi::address_map::PAGE_SIZE;
 use linux_abi::errno::{Errno, Result};
-use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
 impl<S: PageStorage> FileTree<S> {

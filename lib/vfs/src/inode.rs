@@ -6,11 +6,11 @@ use crate::mount_table::MountId;
 use crate::namespace::{FsCredentials, access};
 use crate::page_index::Pages;
 use crate::superblock::VolumeId;
-use linux_abi::address_map::PAGE_SIZE;
-use linux_abi::errno::{Errno, Result};
 use crate::supplementary_groups::Groups;
 use alloc::boxed::Box;
 use core::cell::Cell;
+use linux_abi::address_map::PAGE_SIZE;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 
 /// Number of a node: never given twice, so that an old one never reaches another file.

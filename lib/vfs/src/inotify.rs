@@ -8,9 +8,9 @@
 use crate::file_data::PageStorage;
 use crate::inode::{Inode, NodeId};
 use crate::namespace::FileTree;
-use linux_abi::errno::{Errno, Result};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 
 /// Bytes of `struct inotify_event` before the name: watch, mask, cookie, length of the name.

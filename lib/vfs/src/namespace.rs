@@ -16,11 +16,11 @@ use crate::path_walk::LINKS;
 use crate::persistent::Backing;
 use crate::prefault_set::PrefaultSets;
 use crate::superblock::{ROOT_VOLUME, Superblock, VolumeId};
-use linux_abi::errno::{Errno, Result};
 use crate::supplementary_groups::Groups;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cell::Cell;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 
 /// Number of the root directory.

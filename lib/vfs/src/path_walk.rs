@@ -6,9 +6,9 @@ use crate::file_data::PageStorage;
 use crate::inode::{Body, Inode, NodeId};
 use crate::mount_table::Location;
 use crate::namespace::{FileTree, FsCredentials, NAME_BYTES, access};
-use linux_abi::errno::{Errno, Result};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 
 /// Bytes of a path, its NUL included.

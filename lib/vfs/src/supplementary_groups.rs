@@ -2,9 +2,9 @@
 //!
 //! Pure. A child has its parent's: who has tens of thousands of them pays for that once.
 
-use linux_abi::errno::{Errno, Result};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
 
 /// How many there may be (`NGROUPS_MAX`).
 pub const MOST: usize = 65_536;

@@ -1,12 +1,12 @@
 //! The memory file system: paths, names and bytes, against what Linux does and a naive model.
 
 use linux_abi::errno::{Errno, Result};
+use std::collections::BTreeMap;
 use vfs::file_data::PageStorage;
 use vfs::inode::Status;
 use vfs::mount_table::Location;
 use vfs::namespace::{FileTree, Fresh, FsCredentials, ROOT, access};
 use vfs::path_walk::{PathWalk, WalkResult};
-use std::collections::BTreeMap;
 
 const FILE: u32 = 0o100_644;
 const FOLDER: u32 = 0o040_755;
@@ -589,8 +589,8 @@ fn a_name_of_any_length_is_found_wherever_it_stands_in_a_path() {
 
 #[test]
 fn an_entry_that_is_being_written_is_not_there() {
-    use vfs::dcache::{Dcache, Named, WORDS};
     use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+    use vfs::dcache::{Dcache, Named, WORDS};
     let words: Vec<AtomicU64> = (0..WORDS).map(|_| 0.into()).collect();
     let catalogue = Dcache::new(&words);
     let found = Named { node: 7, kind: 8 };

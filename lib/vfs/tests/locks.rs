@@ -1,8 +1,8 @@
 //! Locks on files, against a naive model that knows the owner of each byte, and the cases of fcntl(2) and flock(2).
 
 use linux_abi::errno::Errno;
-use vfs::file_lock::{Lock, Locks, Owner};
 use std::collections::BTreeMap;
+use vfs::file_lock::{Lock, Locks, Owner};
 
 const NODE: u64 = 7;
 

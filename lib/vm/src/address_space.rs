@@ -10,11 +10,11 @@ use crate::lazy_free::LazilyFreed;
 use crate::page_record::{CHUNK_PAGES, COPY_ON_WRITE, FROM_FILE, PageRecord, SHARED, TOGETHER, entry, page_of};
 use crate::vma::{AtFork, Backing, Protection, Vma, VmaList};
 use crate::write_log::{Change, WriteLog};
-use linux_abi::address_map::{PAGE_MASK, PAGE_SIZE, PROGRAM_END, STACK_BYTES, STACK_MOST, page_up};
-use linux_abi::errno::{Errno, Result};
 use abi::page_table::{MapRow, PRESENT, WRITE};
 use alloc::vec::Vec;
 use core::ops::Range;
+use linux_abi::address_map::{PAGE_MASK, PAGE_SIZE, PROGRAM_END, STACK_BYTES, STACK_MOST, page_up};
+use linux_abi::errno::{Errno, Result};
 
 /// What the kernel does for an address space.
 pub trait PageOps {

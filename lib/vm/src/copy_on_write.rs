@@ -10,10 +10,10 @@ use crate::address_space::{AddressSpace, FaultError, PageOps, entry_for, run};
 use crate::fault_around::READAHEAD;
 use crate::page_record::{COPY_ON_WRITE, FROM_FILE, entry, page_of};
 use crate::vma::Vma;
-use linux_abi::address_map::PAGE_SIZE;
-use linux_abi::errno::Result;
 use abi::page_table::{MapRow, PAGE, PRESENT};
 use alloc::vec::Vec;
+use linux_abi::address_map::PAGE_SIZE;
+use linux_abi::errno::Result;
 
 type Unshared<T> = core::result::Result<T, FaultError>;
 

@@ -8,10 +8,10 @@
 use crate::address_space::{AddressSpace, PageOps, entry_for};
 use crate::page_record::{SHARED, page_of};
 use crate::vma::{Backing, Vma};
-use linux_abi::address_map::{PAGE_SIZE, PROGRAM_END};
-use linux_abi::errno::Result;
 use abi::page_table::MapRow;
 use alloc::vec::Vec;
+use linux_abi::address_map::{PAGE_SIZE, PROGRAM_END};
+use linux_abi::errno::Result;
 
 /// Pages behind the end of a mapping that was cut.
 #[derive(Clone, Debug, PartialEq, Eq)]

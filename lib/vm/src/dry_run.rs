@@ -5,9 +5,9 @@
 //! the pages of its own.
 
 use crate::address_space::PageOps;
-use linux_abi::errno::{Errno, Result};
 use abi::page_table::MapRow;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
 
 /// The pages of memory that is only planned: its own ones all bear the number 0.
 #[derive(Debug, Default)]

@@ -10,12 +10,12 @@ use crate::fault_around::{READAHEAD, ZEROS as NO_PAGE, shows};
 use crate::page_record::{COPY_ON_WRITE, FROM_FILE};
 use crate::table_scan::SPAN;
 use crate::vma::{Backing, Protection, Vma};
-use linux_abi::address_map::PAGE_SIZE;
-use linux_abi::errno::{Errno, Result};
 use abi::page_table::MapRow;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
+use linux_abi::address_map::PAGE_SIZE;
+use linux_abi::errno::{Errno, Result};
 
 /// Pages of data that are copied at most.
 const COPIES: usize = 16;

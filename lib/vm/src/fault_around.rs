@@ -10,10 +10,10 @@ use crate::address_space::{AddressSpace, FaultError, PageOps, entry_for, run};
 use crate::exec_prefault::Plan;
 use crate::page_record::{CHUNK_PAGES, COPY_ON_WRITE, FROM_FILE, SHARED, page_of};
 use crate::vma::{Backing, Vma};
-use linux_abi::address_map::PAGE_SIZE;
 use abi::page_table::{MapRow, PRESENT};
 use alloc::vec::Vec;
 use core::ops::Range;
+use linux_abi::address_map::PAGE_SIZE;
 
 /// Pages of a file that come together: those of an aligned range as large.
 pub const FAULT_AROUND: u64 = 16;
@@ -236,5 +236,4 @@ pub(crate) fn file_page(pages: &mut impl PageOps, node: u64, index: u64, write: 
 }
 
 // An aligned range of a file's pages lies in one chunk of the record.
-const _: () =
-    assert!(CHUNK_PAGES % FAULT_AROUND == 0 && READAHEAD as u64 <= FAULT_AROUND);
+const _: () = assert!(CHUNK_PAGES % FAULT_AROUND == 0 && READAHEAD as u64 <= FAULT_AROUND);

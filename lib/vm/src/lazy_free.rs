@@ -10,9 +10,9 @@
 use crate::address_space::{AddressSpace, PageOps};
 use crate::page_record::{COPY_ON_WRITE, FROM_FILE, SHARED, page_of};
 use crate::vma::Vma;
-use linux_abi::errno::Result;
 use abi::page_table::{MapRow, PRESENT, WRITE};
 use alloc::vec::Vec;
+use linux_abi::errno::Result;
 
 /// Pages that are discarded at once: their rows lie on the heap.
 const AT_ONCE: usize = 64;

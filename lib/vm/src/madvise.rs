@@ -4,10 +4,10 @@
 use crate::address_space::{Access, AddressSpace, FaultError, PageOps};
 use crate::page_record::page_of;
 use crate::vma::{Backing, Protection, Vma};
-use linux_abi::address_map::PAGE_SIZE;
-use linux_abi::errno::{Errno, Result};
 use abi::page_table::{PRESENT, WRITE};
 use alloc::vec::Vec;
+use linux_abi::address_map::PAGE_SIZE;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 
 /// What is advised.

@@ -2,10 +2,10 @@
 //!
 //! Pure. A row is an address, with the key to its page in the lower bits, and an entry; see `page_map`.
 
-use linux_abi::address_map::PAGE_MASK;
 use abi::page_table::MapRow;
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
+use linux_abi::address_map::PAGE_MASK;
 
 /// The rows that make tables that map `old`, and nothing else, map `new`, and nothing else. No address stands twice
 /// in either. Where a row of `old` has no entry nothing is mapped.

@@ -2,11 +2,11 @@
 
 use crate::address_space::{AddressSpace, PageOps};
 use crate::vma::{Backing, Vma};
-use linux_abi::address_map::PAGE_SIZE;
-use linux_abi::errno::{Errno, Result};
 use abi::page_table::MapRow;
 use alloc::vec::Vec;
 use core::ops::Range;
+use linux_abi::address_map::PAGE_SIZE;
+use linux_abi::errno::{Errno, Result};
 
 /// What is asked; all numbers are multiples of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

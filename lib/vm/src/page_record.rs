@@ -3,11 +3,11 @@
 //! Pure. The kernel's tables are the truth that the CPU sees; this record says the same and needs no mapping of the
 //! tables. Entries are as in `abi::page_table`; the software bits tell how a page is held.
 
-use linux_abi::address_map::PAGE_SIZE;
 use abi::page_table::{self, MapRow};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use linux_abi::address_map::PAGE_SIZE;
 
 /// Software bit of an entry: private, but others may see the page: copy it before it is written.
 pub const COPY_ON_WRITE: u64 = 1 << 9;

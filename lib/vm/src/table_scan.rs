@@ -3,12 +3,12 @@
 //! Pure, over the words of the table. The environment that ran there before may have put anything there. Invariant:
 //! what [`compare_tables`] does not report is empty, or as it should be.
 
-use linux_abi::address_map::{PAGE_MASK, PAGE_SIZE};
 use abi::page_table::{ACCESSED, DIRTY, MapRow, USER};
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
+use linux_abi::address_map::{PAGE_MASK, PAGE_SIZE};
 
 /// Bytes that such a table translates.
 pub const SPAN: u64 = PAGE_SIZE << 9;

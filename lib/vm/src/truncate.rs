@@ -3,10 +3,10 @@
 
 use crate::address_space::{AddressSpace, PageOps};
 use crate::vma::{Backing, Vma};
+use alloc::vec::Vec;
 use linux_abi::address_map::PAGE_SIZE;
 use linux_abi::errno::Result;
 use vfs::handle::node_of;
-use alloc::vec::Vec;
 
 impl AddressSpace {
     /// Takes the pages of a file's bytes from `first` to `end` away, wherever they are mapped; private copies that

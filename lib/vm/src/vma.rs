@@ -3,12 +3,12 @@
 //! Pure. Invariants: areas are page-aligned, not empty, do not overlap, and neighbours that could be one are one.
 
 use crate::vma_list::{Place, Sorted};
-use linux_abi::address_map::{CHOSEN_END, LEAST_ADDRESS, MMAP_TOP, PAGE_SIZE, PROGRAM_END};
-use linux_abi::errno::{Errno, Result};
-use vfs::handle::is_executable;
 use alloc::vec::Vec;
 use core::iter::successors;
 use core::ops::Range;
+use linux_abi::address_map::{CHOSEN_END, LEAST_ADDRESS, MMAP_TOP, PAGE_SIZE, PROGRAM_END};
+use linux_abi::errno::{Errno, Result};
+use vfs::handle::is_executable;
 
 /// What a program may do with an area: the bits of `PROT_READ`, `PROT_WRITE` and `PROT_EXEC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -3,9 +3,9 @@
 //!
 //! Pure. Only bytes that differ go back, so that what other threads of the parent wrote next to them meanwhile stays.
 
-use linux_abi::address_map::PAGE_SIZE;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use linux_abi::address_map::PAGE_SIZE;
 
 /// The pages that were written, by address.
 #[derive(Clone, Debug, Default)]

@@ -1,6 +1,6 @@
 //! Descriptors: the table of numbers, the open descriptions behind them, and what these are open on.
 
-pub mod fd_table;
+pub use unix_core::fd_table;
 
 #[cfg(target_os = "none")]
 mod credentials;

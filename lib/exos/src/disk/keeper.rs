@@ -14,12 +14,12 @@ use super::letter;
 use crate::address_map::PAGE_SIZE;
 use crate::errno::Errno;
 use crate::hw::current::set_service_state;
+use crate::hw::page_store::PageStore;
 use crate::hw::{disk, entropy};
 use crate::server::dispatch::FileServer;
 use crate::server::main_loop::Server;
 use crate::server::principals;
 use crate::server::protocol::{DISK_DONE, DISK_WORK};
-use crate::hw::page_store::PageStore;
 use crate::vfs::file_data::PageStorage;
 use crate::vfs::inode::NodeId;
 use crate::vfs::namespace::FileTree;
@@ -419,8 +419,7 @@ impl Volume {
                 }
             }
         }
-        self.orphans
-            .retain(|id| state.lock().server.tree.node(*id).is_ok() || !close(system, &mut self.numbers, *id));
+        self.orphans.retain(|id| state.lock().server.tree.node(*id).is_ok() || !close(system, &mut self.numbers, *id));
         let synced = system.sync();
         outcome.and(synced)
     }

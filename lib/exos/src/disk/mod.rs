@@ -5,7 +5,6 @@
 
 #[cfg(target_os = "none")]
 pub mod adapter;
-pub mod block_cache;
 #[cfg(target_os = "none")]
 pub mod block_device;
 #[cfg(target_os = "none")]
@@ -15,4 +14,5 @@ pub mod keeper;
 #[cfg(target_os = "none")]
 pub mod raw;
 
+pub use unix_core::block_cache;
 pub use vfs::disk_number::{MAJOR, MINORS, MOST, SECTOR, letter, number_of};

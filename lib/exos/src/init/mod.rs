@@ -5,9 +5,10 @@
 //! averages how much there is to do, `setuid_spawner` makes successor environments for set-id programs, and `pid_map`
 //! publishes them. `reaper` takes care of orphans, `enforcer` of processes that ignore SIGKILL.
 
+pub use unix_core::session::{command, first_process, loadavg, pid_map, status_page, stored_gzip};
+
 #[cfg(target_os = "none")]
 pub mod boot;
-pub mod command;
 #[cfg(target_os = "none")]
 mod console_tty;
 #[cfg(target_os = "none")]
@@ -19,17 +20,12 @@ mod disks;
 mod enforcer;
 #[cfg(target_os = "none")]
 pub mod event_loop;
-pub mod first_process;
-pub mod loadavg;
-pub mod pid_map;
 #[cfg(target_os = "none")]
 mod reaper;
 #[cfg(target_os = "none")]
 mod robust_locks;
 #[cfg(target_os = "none")]
 mod setuid_spawner;
-pub mod status_page;
-pub mod stored_gzip;
 
 /// The first word of the ExOS image.
 pub const IMAGE_MAGIC: u64 = 0x0053_4f78_4e69_7443;

@@ -3,9 +3,7 @@
 //! The first page holds the words below, the others the bytes. A thread that changes a count holds the lock in word 0,
 //! which is taken over from the dead. A waiter sleeps on a wakeup predicate over the other side's count.
 
-pub mod end_owners;
-pub mod packets;
-pub mod ring;
+pub use unix_core::pipe::{end_owners, packets, ring};
 
 #[cfg(target_os = "none")]
 pub mod message_frames;

@@ -5,7 +5,11 @@
 //! which continues as the same process (`setuid_resume`) from the state it was left (`exec_state`). All state is here,
 //! found through a pointer in the environment area.
 
-pub mod capabilities;
+pub use unix_core::process::{
+    capabilities, credentials, exec_state, exit_status, fs_context, nice_share, prctl_state, remote_request, rlimits,
+    rusage, ucred,
+};
+
 #[cfg(target_os = "none")]
 pub mod change_user;
 #[cfg(target_os = "none")]
@@ -16,37 +20,31 @@ pub mod children;
 pub mod cpu_placement;
 #[cfg(target_os = "none")]
 pub mod cpu_time;
-pub mod credentials;
 #[cfg(target_os = "none")]
 pub mod environment;
 #[cfg(target_os = "none")]
 pub mod exec;
 #[cfg(target_os = "none")]
 mod exec_file;
-pub mod exec_state;
 #[cfg(target_os = "none")]
 mod exec_template;
 #[cfg(target_os = "none")]
 pub mod exit;
 #[cfg(target_os = "none")]
 mod exit_handoff;
-pub mod exit_status;
 #[cfg(target_os = "none")]
 mod exported_pages;
 #[cfg(target_os = "none")]
 pub mod fork;
 #[cfg(target_os = "none")]
 pub mod fork_locks;
-pub mod fs_context;
 #[cfg(target_os = "none")]
 pub mod futex;
 #[cfg(target_os = "none")]
 #[cfg(target_os = "none")]
 pub mod interpose;
-pub mod nice_share;
 #[cfg(target_os = "none")]
 pub mod oom;
-pub mod prctl_state;
 #[cfg(target_os = "none")]
 #[cfg(target_os = "none")]
 pub mod priority;
@@ -54,13 +52,10 @@ pub mod priority;
 mod process_record;
 #[cfg(target_os = "none")]
 pub mod reclaim;
-pub mod remote_request;
 #[cfg(target_os = "none")]
 mod retained_space;
 #[cfg(target_os = "none")]
 pub mod revocation;
-pub mod rlimits;
-pub mod rusage;
 #[cfg(target_os = "none")]
 mod setuid_handover;
 #[cfg(target_os = "none")]
@@ -76,7 +71,6 @@ pub use vfs::supplementary_groups;
 pub mod thread;
 #[cfg(target_os = "none")]
 pub mod thread_create;
-pub mod ucred;
 #[cfg(target_os = "none")]
 pub mod vfork_deferred;
 #[cfg(target_os = "none")]

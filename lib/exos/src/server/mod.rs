@@ -14,11 +14,10 @@
 //!   senders, `priority_table` says which run before others on a CPU.
 //! - Memory: `page_quota` bounds the server's pages.
 
-pub mod condemned;
+pub use unix_core::server::{condemned, handle_cache, protocol};
 pub use vfs::handle;
-pub mod handle_cache;
+#[cfg(target_os = "none")]
 pub mod priority_table;
-pub mod protocol;
 
 #[cfg(target_os = "none")]
 pub mod client;

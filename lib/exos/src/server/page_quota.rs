@@ -28,12 +28,8 @@ pub struct PageQuota {
 
 impl PageQuota {
     /// Before there is a bank: whatever the running environment has.
-    pub const UNLIMITED: Self = Self {
-        bank: EnvironmentId::NONE,
-        server: EnvironmentId::NONE,
-        most: u64::MAX,
-        reserve: 0,
-    };
+    pub const UNLIMITED: Self =
+        Self { bank: EnvironmentId::NONE, server: EnvironmentId::NONE, most: u64::MAX, reserve: 0 };
 
     /// A half of `all` pages that there are to hand out for files (tmpfs(5)), and a reserve. The pages of the boot
     /// archive are not counted.
@@ -78,7 +74,8 @@ impl PageQuota {
     #[cold]
     fn draw(&self, pages: u64, beyond: u64) -> bool {
         let in_bank = spare_of(self.bank, Resource::Page);
-        let is_there = pages <= self.may_draw(area::number(), beyond) && in_bank >= pages + left_in_bank(area::number());
+        let is_there =
+            pages <= self.may_draw(area::number(), beyond) && in_bank >= pages + left_in_bank(area::number());
         is_there && move_pages(self.bank, area::number(), pages)
     }
 

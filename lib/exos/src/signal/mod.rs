@@ -4,11 +4,7 @@
 //! of the capability is the check). The receiver's library reads it defensively: a set of bits, and for each the number
 //! of a process that claims to have sent it. What is sent to one thread lies in that thread's record.
 
-pub mod actions;
-pub mod frame;
-pub mod pending;
-pub mod set;
-pub mod timer;
+pub use unix_core::signal::{actions, frame, pending, set, timer};
 
 #[cfg(target_os = "none")]
 mod async_io;

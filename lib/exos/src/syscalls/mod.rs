@@ -3,6 +3,8 @@
 //! A call gets the program's registers and gives a number or an error. Calls that are not in the table give `ENOSYS`
 //! and are counted.
 
+pub use unix_core::{trace_format, uapi};
+
 #[cfg(target_os = "none")]
 mod attributes;
 #[cfg(target_os = "none")]
@@ -103,10 +105,8 @@ mod table;
 mod time;
 #[cfg(target_os = "none")]
 mod timer;
-pub mod trace_format;
 #[cfg(target_os = "none")]
 mod truncate_notify;
-pub mod uapi;
 
 #[cfg(target_os = "none")]
 pub(crate) use deferred_vfork::UNBORN;

@@ -5,12 +5,10 @@
 //! runs the discipline on what the host sends. The holder of the `master` (pty(7)) feeds a pseudo-terminal, and the
 //! server keeps its name and pages. Job control is the readers' and writers' affair.
 
+pub use unix_core::terminal::{line_discipline, opost, termios};
+
 /// Name of the machine's terminal.
 pub const PATH: &[u8] = b"/dev/console";
-
-pub mod line_discipline;
-pub mod opost;
-pub mod termios;
 
 #[cfg(target_os = "none")]
 pub mod control;

@@ -3,9 +3,9 @@
 use crate::file_data::PageStorage;
 use crate::inode::NodeId;
 use crate::namespace::{FileTree, Fresh, FsCredentials};
-use linux_abi::errno::Result;
 use alloc::format;
 use internet::device::{self, hexadecimal};
+use linux_abi::errno::Result;
 use linux_raw_sys::general as linux;
 
 /// What `/sys` says of it.

@@ -4,16 +4,16 @@
 //! It is a volume of files that are made once and cannot be changed.
 
 use crate::cpu_cache::CpuCache;
+use crate::disk_number::{MAJOR, MINORS, SECTOR, letter};
 use crate::file_data::PageStorage;
 use crate::inode::NodeId;
 use crate::mount_table::Kind;
 use crate::namespace::{FileTree, Fresh, FsCredentials};
 use crate::network_card::Card;
 use crate::superblock::MACHINE_VOLUME;
-use crate::disk_number::{MAJOR, MINORS, SECTOR, letter};
-use linux_abi::errno::{Errno, Result};
 use alloc::format;
 use alloc::string::String;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 
 /// CPUs that a mask of Linux has room for, at most: what `kernel_max` tells, and one.

@@ -1,13 +1,13 @@
 //! Fills a tree from the `root/` folder of the boot archive, and adds what every Unix expects to find.
 
+use crate::cpio::{self, Member};
 use crate::file_data::PageStorage;
 use crate::inode::{Body, NodeId};
 use crate::namespace::{FileTree, Fresh, FsCredentials, ROOT};
-use linux_abi::errno::{Errno, Result};
-use crate::cpio::{self, Member};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 
 /// Device nodes: name, permissions, major and minor number (Linux's device list).

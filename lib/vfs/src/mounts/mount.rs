@@ -3,6 +3,7 @@
 //! There is one table for all processes; changes of one mount never reach another one (all are private, as
 //! mount_namespaces(7) has it), so that `MS_SHARED` is refused.
 
+use crate::disk_number::number_of;
 use crate::file_data::PageStorage;
 use crate::inode::{Body, NodeId};
 use crate::mount_table::{FIRST, KEPT_FLAGS, Kind, Location, Mount, MountId, Mounts, flag_names};
@@ -10,13 +11,12 @@ use crate::namespace::{FileTree, Fresh, FsCredentials, ROOT};
 use crate::path_walk::PathWalk;
 use crate::persistent::FIRST_DISK_VOLUME;
 use crate::superblock::{FIRST_FREE, MACHINE_VOLUME, Options, PROC_VOLUME, ROOT_VOLUME, Superblock, VolumeId};
-use linux_abi::address_map::PAGE_SIZE;
-use crate::disk_number::number_of;
-use linux_abi::errno::{Errno, Result};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use linux_abi::address_map::PAGE_SIZE;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 
 /// What the numbers of mounts begin with where they are told, so that none is 0.

@@ -6,10 +6,10 @@
 //! it has a holder.
 
 use crate::inode::NodeId;
-use linux_abi::errno::{Errno, Result};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 
 /// Number of a mount: given again once the mount is gone.

@@ -14,11 +14,11 @@ use crate::mount::blank;
 use crate::mount_table::{FIRST, Kind, Location, Mount};
 use crate::namespace::{FileTree, Fresh, FsCredentials, ROOT};
 use crate::superblock::{Superblock, VolumeId};
-use linux_abi::address_map::PAGE_SIZE;
-use linux_abi::errno::{Errno, Result};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use linux_abi::address_map::PAGE_SIZE;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 
 /// The volume of the first disk; the others follow.

@@ -4,9 +4,9 @@
 use crate::file_data::PageStorage;
 use crate::inode::{Body, NodeId};
 use crate::namespace::FileTree;
+use alloc::vec::Vec;
 use linux_abi::address_map::PAGE_SIZE;
 use linux_abi::errno::{Errno, Result};
-use alloc::vec::Vec;
 
 /// Number of a volume, which `stat` tells as the minor number of the device.
 pub type VolumeId = u32;

@@ -3,11 +3,11 @@
 use crate::machine::{BASE, FILE, FILE_PAGES, Process, alone};
 use abi::page_table::WRITE;
 use linux_abi::address_map::PAGE_SIZE;
+use std::collections::BTreeMap;
 use vm::address_space::{AddressSpace, PageOps};
 use vm::dry_run::DryRun;
 use vm::page_record::page_of;
 use vm::vma::{Backing, Protection, Vma};
-use std::collections::BTreeMap;
 
 /// What comes at the beginning of a program is what would have come by faults, however little memory there is.
 #[test]

@@ -3,11 +3,11 @@
 use crate::machine::{BASE, alone};
 use linux_abi::address_map::{MMAP_TOP, PAGE_SIZE};
 use linux_abi::errno::Errno;
+use std::collections::{BTreeMap, BTreeSet};
 use vm::address_space::{Access, AddressSpace, FaultError};
 use vm::madvise::Advice;
 use vm::mremap::Remap;
 use vm::vma::{Protection, Vma};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// Memory is moved and taken away whole, or stays as it was, wherever the memory for page tables ends.
 #[test]

@@ -3,10 +3,10 @@
 use crate::machine::{BASE, alone};
 use abi::page_table::WRITE;
 use linux_abi::address_map::PAGE_SIZE;
+use std::collections::BTreeMap;
 use vm::address_space::{Access, AddressSpace, FaultError};
 use vm::page_record::{COPY_ON_WRITE, page_of};
 use vm::vma::{Protection, Vma};
-use std::collections::BTreeMap;
 
 #[test]
 fn who_walks_over_fresh_memory_faults_less_and_less() {

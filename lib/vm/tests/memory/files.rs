@@ -3,10 +3,10 @@
 use crate::machine::{BASE, FILE, FILE_PAGES, alone};
 use abi::page_table::WRITE;
 use linux_abi::address_map::PAGE_SIZE;
+use std::collections::BTreeMap;
 use vm::address_space::{AddressSpace, FaultError};
 use vm::page_record::page_of;
 use vm::vma::{Backing, Protection, Vma};
-use std::collections::BTreeMap;
 
 #[test]
 fn pages_of_a_file_bring_their_neighbours_and_are_copied_when_written() {

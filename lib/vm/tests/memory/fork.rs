@@ -3,12 +3,12 @@
 use crate::machine::{BASE, Machine, Process, alone};
 use abi::page_table::WRITE;
 use linux_abi::address_map::PAGE_SIZE;
-use vm::address_space::AddressSpace;
-use vm::page_record::TOGETHER;
-use vm::vma::{Backing, Protection, Vma};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use vm::address_space::AddressSpace;
+use vm::page_record::TOGETHER;
+use vm::vma::{Backing, Protection, Vma};
 
 #[test]
 fn after_fork_each_sees_what_was_and_its_own_writes() {

@@ -2,8 +2,8 @@
 
 use abi::page_table::MapRow;
 use linux_abi::address_map::PAGE_SIZE;
-use vm::page_record::{FROM_FILE, PageRecord, TOGETHER};
 use std::collections::BTreeMap;
+use vm::page_record::{FROM_FILE, PageRecord, TOGETHER};
 
 #[test]
 fn frames_remember_what_was_set() {

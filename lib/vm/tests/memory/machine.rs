@@ -3,12 +3,12 @@
 use abi::page_table::{MapRow, PAGE, PRESENT, WRITE};
 use linux_abi::address_map::PAGE_SIZE;
 use linux_abi::errno::{Errno, Result};
-use vm::address_space::{Access, AddressSpace, FaultError, PageOps};
-use vm::fault_around::ZEROS;
-use vm::page_record::page_of;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use vm::address_space::{Access, AddressSpace, FaultError, PageOps};
+use vm::fault_around::ZEROS;
+use vm::page_record::page_of;
 
 pub(crate) const BASE: u64 = 0x10_0000;
 

@@ -159,7 +159,8 @@ pub fn copy(tree: &Tree, locked: &Locked) -> Result<()> {
 
 /// What of a root is copied.
 fn copied(tree: &Tree) -> impl Iterator<Item = (&[u8], &Node)> {
-    let is_kept = |path: &[u8]| path.split(|byte| *byte == b'/').next().is_some_and(|top| KEPT_IN_MEMORY.contains(&top));
+    let is_kept =
+        |path: &[u8]| path.split(|byte| *byte == b'/').next().is_some_and(|top| KEPT_IN_MEMORY.contains(&top));
     tree.below(b"").filter(move |(path, _)| !is_kept(path))
 }
 
@@ -192,7 +193,8 @@ fn write(tree: &Tree, locked: &Locked) -> Result<()> {
         let owner = Node::of_root(Kind::Directory, 0o755);
         let top = system.root();
         let folder = create(system, top, MARK[0].as_bytes(), &owner, &[]).map_err(told)?;
-        let mark = create(system, folder, MARK[1].as_bytes(), &Node::of_root(Kind::File(0), 0o444), &[]).map_err(told)?;
+        let mark =
+            create(system, folder, MARK[1].as_bytes(), &Node::of_root(Kind::File(0), 0o444), &[]).map_err(told)?;
         system.write(mark, 0, BEGUN).map_err(told)?;
         system.sync().map_err(told)?;
         let mut copy = Copy { tree, directories: HashMap::from([(Vec::new(), top)]), files: HashMap::new() };

@@ -18,8 +18,7 @@ use super::{Finding, Subject};
 pub const FILE: &str = "tool/chitin/exos-layers.toml";
 const ROOT: &str = "lib/exos/src/";
 /// The layers from below, each with its modules. The longest name that begins a path says its layer.
-const LAYERS: [&[&str]; 11] = [
-    &["ipc"],
+const LAYERS: [&[&str]; 10] = [
     &["hw"],
     &["wait", "budget", "process_table"],
     &["server::client", "server::protocol", "server::handle", "server::handle_cache", "loader"],

@@ -7,7 +7,7 @@ use super::{Finding, Subject};
 
 /// A folder of crates and the folders whose crates these may import. The
 /// first row that fits a crate holds; `*` stands for any one name.
-const TABLE: [(&str, &[&str]); 22] = [
+const TABLE: [(&str, &[&str]); 24] = [
     ("abi", &[]),
     ("mechanism/*", &["abi", "mechanism/downloaded-code"]),
     ("kernel/machine", &["abi"]),
@@ -23,6 +23,8 @@ const TABLE: [(&str, &[&str]); 22] = [
     ("lib/linux-abi", &["abi", "lib/internet"]),
     ("lib/vfs", &["lib/linux-abi", "lib/internet"]),
     ("lib/vm", &["abi", "lib/linux-abi", "lib/vfs"]),
+    ("lib/unix-core", &["abi", "lib/linux-abi", "lib/vfs", "lib/vm", "lib/program"]),
+    ("lib/program", &["lib/linux-abi", "lib/vm"]),
     (
         "lib/exos",
         &[
@@ -31,6 +33,8 @@ const TABLE: [(&str, &[&str]); 22] = [
             "lib/linux-abi",
             "lib/vfs",
             "lib/vm",
+            "lib/unix-core",
+            "lib/program",
             "lib/runtime",
             "lib/cffs",
             "lib/network",
