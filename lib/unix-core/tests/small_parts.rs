@@ -282,7 +282,7 @@ fn usage_is_told_as_linux_tells_it() {
 #[test]
 fn users_become_only_who_they_are() {
     use unix_core::process::credentials::{Change, Credentials, KEEP, ResIds};
-    use unix_core::process::supplementary_groups::Groups;
+    use vfs::supplementary_groups::Groups;
     let mut root = Credentials::default();
     assert_eq!(root.change_user(Change::Three, [1, 2, 3], true), Ok(()));
     assert_eq!(root.user, ResIds { real: 1, effective: 2, saved: 3 });
