@@ -16,6 +16,8 @@ pub enum State {
     Dying = 2,
     /// Gone; the record of its death stays until the slot is used again, the oldest first.
     Dead = 3,
+    /// Has released all but its slot and its public page. The next `environment_destroy` makes it [`State::Dead`].
+    Zombie = 4,
 }
 
 /// Why an environment died.
@@ -148,6 +150,9 @@ pub struct EnvironmentInfo {
 
 /// What `environment_create` reads. All pages are ordinary pages of the caller, named by number. They stay charged to
 /// it and come back to it when the environment is gone, the public page with its contents.
+///
+/// With `parts_of` the environment is made of the parts of a dead one that the caller created: control page, key ring,
+/// public page, root, area and private pages. Then the kernel reads `name_key` and the last three words only.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Specification {
@@ -168,6 +173,13 @@ pub struct Specification {
     /// They become the private part: the first holds [`crate::area::PrivateWords`], the others the upcall stack. Each
     /// may be mapped at its place in `root`, and nowhere else.
     pub private: [u64; PRIVATE_PAGES],
+    /// Number of an environment that is being destroyed; 0: the words above name the pages.
+    pub parts_of: u64,
+    /// With `parts_of`: an ordinary page that the caller may read. The first private page begins with its contents.
+    pub first: u64,
+    /// With `parts_of`: 1 if the address space stays as it is. 0 if only the level-1 table of the area stays, and the
+    /// tables on the way to it.
+    pub space: u64,
 }
 
 const _: () = assert!(size_of::<EnvironmentInfo>() == 512);

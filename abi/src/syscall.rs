@@ -91,12 +91,14 @@ macro_rules! for_each_syscall {
             /// used, else 0.
             15 page_table_copy(key: KeyIndex, root: PageNumber, address: UserAddress, level: u64, fresh: PageNumber, page_key: KeyIndex) -> u64, right "write on the root; own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, NotMapped, InUse, Again];
             /// Creates an environment from a [`Specification`](crate::environment::Specification). It begins at
-            /// its slice start entry, once it has a slice.
-            16 environment_create(key: KeyIndex, specification: UserAddress) -> EnvironmentId, right "own on every page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, BadAddress, BadArgument, OverBudget, Exhausted];
+            /// its slice start entry, once it has a slice. With the parts of a dead environment, each call first
+            /// releases some of what that one held, as `environment_destroy` does. The new environment has another
+            /// number, an empty key ring and no budget.
+            16 environment_create(key: KeyIndex, specification: UserAddress) -> EnvironmentId, right "own on every page; with parts, own on the dead environment that the caller created, and read on `first`", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, BadAddress, BadArgument, NotMapped, NoSuchEnvironment, OverBudget, Exhausted, Again];
             /// Destroys an environment: at once it never runs again, then each call releases a part of what it
-            /// held. Where `keeps` is 1, the environment stays, dying, and is found by its number until a call with 0.
-            /// Its public page, control page and key ring stay, and so does the root of its address space, which is
-            /// empty. Its private pages become ordinary pages, and its creator gets its budget.
+            /// held. `Again` with the state `Zombie`: only its slot and its public page are left, and the next call
+            /// releases these. Its other pages are ordinary pages, and its creator has its budget. Where `keeps` is 1,
+            /// a call for a zombie releases nothing.
             17 environment_destroy(key: KeyIndex, environment: EnvironmentId, keeps: u64) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, Again];
             /// Moves `amount` of a [`Figure`](crate::budget::Figure) of a resource from one budget to another. The
             /// giver may be dying. Otherwise no environment could use what a dying giver inherits, while it stays.

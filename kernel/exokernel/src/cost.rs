@@ -64,7 +64,9 @@ pub(crate) const TABLE_UNLINK: u32 = 24;
 /// Copying a link to a table.
 pub(crate) const LINK_COPY: u32 = 1;
 
-// Destruction and renewal of environments.
+// Environments: creation, destruction, and creation from parts.
+/// Checking a specification and making an environment of fresh pages.
+pub(crate) const CREATION: u32 = units(7_200);
 /// What must be left of an entry to begin a step.
 pub(crate) const DESTRUCTION_LEFT: u32 = 130;
 /// A step, beyond what it counts itself.
@@ -180,7 +182,6 @@ pub(crate) const fn of_row(row: u64, arguments: &[u64; 6]) -> u32 {
         number::page_become if arguments[2] == PageKind::PacketRing as u64 => units(16_000),
         number::entropy_read => units(7_900),
         number::channel_send | number::channel_receive => units(9_200),
-        number::environment_create => units(7_200),
         number::page_table_link => units(1_200),
         number::region_copy => units(900),
         // Measured: 990 a row that is a request of its own.

@@ -3,8 +3,8 @@
 //! At once it never runs again. Then the callers of `environment_destroy` drive the rest, a step a call. First go
 //! slices, filters and predicate; then children, which pass to its creator; then the address space, unless another
 //! environment runs in it. The pages charged to it follow; and last its own pages, which go back to their owner. Its
-//! heir, the creator, gets its budget and the charge for what is still in use. A zombie, which its parent may still ask
-//! about, keeps the last step for later (doc/decision/0026).
+//! heir, the creator, gets its budget and the charge for what is still in use. What is left then is a zombie: its slot,
+//! by whose number it is still found, and its public page. The next call releases both (doc/decision/0044).
 
 use crate::budget;
 use crate::cost;
@@ -93,6 +93,12 @@ impl Kernel {
         if environment != caller {
             self.require(key, &environment.name(), Rights::OWN)?;
         }
+        if environment.is(State::Zombie) {
+            if keeps == 0 {
+                self.release_zombie(environment);
+            }
+            return Ok(());
+        }
         if environment.is(State::Alive) {
             // The caller can look now at what it leaves, its children before all.
             self.condemn(environment, DeathReason::Destroyed, [0; 3], caller);
@@ -104,13 +110,9 @@ impl Kernel {
             return refuse(Error::Again, 0);
         }
         while self.work_left() >= cost::DESTRUCTION_LEFT {
-            if keeps == 1 && self.secrets(environment).destruction == Progress::Own {
-                budget::bequeath(environment, self.heir(environment));
-                return Ok(());
-            }
             self.spend(cost::DESTRUCTION_STEP);
             if self.destruction_step(environment) {
-                return Ok(());
+                break;
             }
         }
         refuse(Error::Again, 0)
@@ -165,7 +167,7 @@ impl Kernel {
         self.condemn(environment, reason, [kind, address, program.rip], environment);
     }
 
-    /// One step; true when nothing is left. It runs nowhere.
+    /// One step; true when it is a zombie. It runs nowhere.
     pub(crate) fn destruction_step(&mut self, environment: Environment) -> bool {
         let progress = self.secrets(environment).destruction;
         let next = match progress {
@@ -282,17 +284,25 @@ impl Kernel {
         if until == count { Progress::Own } else { Progress::Private(until) }
     }
 
-    /// Turns the rest of its own pages back into what they were, and itself into a record.
+    /// Turns its own pages, except the public one, back into what they were, and itself into a zombie.
     fn release_own(&mut self, environment: Environment) {
         let info = environment.info();
         let root = self.context_of(environment).root();
         self.memory.count_root(root, -1);
-        self.memory.release_public(PageNumber(info.public.load(Ordering::Relaxed)));
         for page in [&info.control, &info.key_ring] {
             let page = PageNumber(page.swap(PageNumber::NONE.0, Ordering::AcqRel));
             self.memory.dissolve(page);
             self.settle(page);
         }
+        budget::bequeath(environment, self.heir(environment));
+        environment.change(|info| info.state.store(State::Zombie as u64, Ordering::Release));
+        crate::interrupt::wake_all_idle();
+    }
+
+    /// Turns a zombie into a record, and its public page into an ordinary page.
+    fn release_zombie(&mut self, environment: Environment) {
+        let public = PageNumber(environment.info().public.load(Ordering::Relaxed));
+        self.memory.release_public(public);
         self.leave_record(environment);
     }
 

@@ -173,6 +173,13 @@ impl Kernel {
     pub(crate) fn create_environment(&mut self, key: KeyIndex, specification: UserAddress) -> Outcome<EnvironmentId> {
         let wanted: Specification = copied(user::read(specification), specification)?;
         let name = *self.key(KeyIndex(wanted.name_key))?;
+        if wanted.parts_of != 0 {
+            return self.create_of_parts(key, EnvironmentId(wanted.parts_of), &name, (wanted.first, wanted.space));
+        }
+        if !self.has_room_for(crate::cost::CREATION) {
+            return refuse(Error::Again, 0);
+        }
+        self.spend(crate::cost::CREATION);
         self.check_specification(key, &wanted)?;
         let creator = self.caller();
         crate::budget::check(creator, Resource::Environment, 1)?;

@@ -21,29 +21,33 @@ use abi::limits::PRIVATE_PAGES;
 use abi::page::{self, ORPHAN, PageInfo};
 use abi::page_table::{DIRTY, PAGE, PRESENT, WRITE};
 use abi::{EnvironmentId, Error, Failure, KeyIndex, PageNumber};
-use core::ops::Range;
 use core::sync::atomic::Ordering;
 use machine::page_table::{ENTRIES, ROOT_LEVEL, Slot, index, links, page_of, walk};
 use machine::tlb::{self, Extent};
 use machine::{context, memory};
 
 impl Kernel {
-    /// Renews an environment, or resumes releasing what it held (see `abi::syscall`).
-    pub(crate) fn renew(
+    /// Creates an environment from the parts of a dead one, or resumes releasing what that one held (see
+    /// `abi::environment::Specification`).
+    pub(crate) fn create_of_parts(
         &mut self,
         key: KeyIndex,
         number: EnvironmentId,
-        (name, first): (KeyIndex, PageNumber),
-        keeps: u64,
+        name: &Capability,
+        (first, space): (u64, u64),
     ) -> Outcome<EnvironmentId> {
-        let name = *self.key(name)?;
-        if keeps > 1 {
-            return refuse(Error::BadArgument, 4);
+        let first = PageNumber(first);
+        self.key(key)?;
+        if space > 1 {
+            return refuse(Error::BadArgument, 1);
         }
         let Some(environment) = self.known(number).filter(|found| found.is(State::Dying)) else {
             return refuse(Error::NoSuchEnvironment, number.0);
         };
         self.require(key, &environment.name(), Rights::OWN)?;
+        if environment.info().creator.load(Ordering::Relaxed) != self.caller().number().0 {
+            return refuse(Error::NotPermitted, number.0);
+        }
         self.readable(key, first)?;
         let area = self.find_area(environment)?;
         if !self.context_of(environment).condemn() {
@@ -53,21 +57,21 @@ impl Kernel {
         while self.work_left() >= cost::DESTRUCTION_LEFT {
             match self.secrets(environment).destruction {
                 Progress::AddressSpace => {
-                    if keeps == 0 && !self.release_beside(environment) {
+                    if space == 0 && !self.release_beside(environment) {
                         break;
                     }
                     self.secrets_mut(environment).destruction = Progress::Pages;
                 }
                 Progress::Private(0) => {
                     let parts = self.parts_of(environment);
-                    let allowed = self.check_parts(key, environment, parts)?;
-                    let used = self.check_area(key, environment, (parts.public, area), allowed)?;
+                    let allowed = self.check_parts(key, parts)?;
+                    let written = self.check_area(key, environment, (parts.public, area), allowed)?;
                     if self.work_left()
-                        < (cost::RENEWAL + cost::RENEWAL_CLEAR * used.len() as u32).min(cost::RENEWAL_MOST)
+                        < (cost::RENEWAL + cost::RENEWAL_CLEAR * written.count_ones()).min(cost::RENEWAL_MOST)
                     {
                         break;
                     }
-                    return Ok(self.begin_again(environment, &name, first, parts, (area, used)));
+                    return Ok(self.begin_again(environment, name, first, parts, (area, written)));
                 }
                 Progress::Private(_) | Progress::Own => return refuse(Error::NoSuchEnvironment, number.0),
                 _ => {
@@ -96,17 +100,9 @@ impl Kernel {
         }
     }
 
-    /// Fails unless the caller may have what an environment is made of, and one environment more. The result is a list
-    /// whose pages the caller may have.
-    fn check_parts(
-        &self,
-        key: KeyIndex,
-        environment: Environment,
-        parts: Parts,
-    ) -> Result<Option<PageNumber>, Failure> {
-        if self.heir(environment) != self.caller() {
-            budget::check(self.caller(), Resource::Environment, 1)?;
-        }
+    /// Fails unless the caller may have what an environment is made of. The result is a list whose pages the caller may
+    /// have. The charge for the old environment serves the new one.
+    fn check_parts(&self, key: KeyIndex, parts: Parts) -> Result<Option<PageNumber>, Failure> {
         let mut allowed = None;
         for page in [parts.public, parts.root, parts.control, parts.key_ring] {
             self.check_page(key, page, self.page(page)?, &mut allowed)?;
@@ -135,20 +131,20 @@ impl Kernel {
 
     /// Fails unless the caller may have each private page, and each page of the area is at its place, writable, or
     /// nowhere. What the old environment put there instead would be the new one's memory. The result is the pages of
-    /// the upcall stack that were used, counted from the lowest. That is a page further than the lowest that the
-    /// program wrote, because the kernel's frame may be all that is in it.
+    /// the upcall stack that were written, as bits from the lowest on: by the program, or by the kernel with a frame.
     fn check_area(
         &self,
         key: KeyIndex,
         environment: Environment,
         (public, area): (PageNumber, Slot),
         mut allowed: Option<PageNumber>,
-    ) -> Result<Range<usize>, Failure> {
+    ) -> Result<u32, Failure> {
         let misplaced = || Error::NotMapped.about(environment.info().area.load(Ordering::Relaxed));
         is_in_place(area.entry(), public).ok_or_else(misplaced)?;
         let private = self.secrets(environment).private();
         let entries = Slot { index: area.index + 1, ..area }.entries(private.len());
-        let mut lowest = private.len();
+        let context = self.context_of(environment);
+        let mut written = 0;
         for (index, (number, entry)) in private.iter().zip(entries).enumerate() {
             let page = PageNumber(u64::from(*number));
             let info = memory::info(page).expect("a private page has a record");
@@ -158,11 +154,12 @@ impl Kernel {
                 return Err(Error::InUse.about(page.0));
             }
             // The first is no part of the stack.
-            if index != 0 && (entry & DIRTY != 0 || memory::state(info).flags & page::DIRTY != 0) {
-                lowest = lowest.min(index - 1);
+            let Some(place) = index.checked_sub(1) else { continue };
+            if entry & DIRTY != 0 || memory::state(info).flags & page::DIRTY != 0 || context.has_written(place) {
+                written |= 1 << place;
             }
         }
-        Ok(lowest.saturating_sub(1)..private.len() - 1)
+        Ok(written)
     }
 
     /// The parts of an environment, but for the private pages of its area.
@@ -213,7 +210,7 @@ impl Kernel {
         name: &Capability,
         first: PageNumber,
         parts: Parts,
-        (area, used): (Slot, Range<usize>),
+        (area, written): (Slot, u32),
     ) -> EnvironmentId {
         // From here on no transfer finds the old one; one that has found it has failed when every CPU has left the
         // kernel.
@@ -223,7 +220,7 @@ impl Kernel {
         let page = |index: usize| PageNumber(u64::from(private[index % PRIVATE_PAGES]));
         wake_watchers(memory::info(page(0)).expect("a private page has a record"));
         self.memory.refill_private(page(0), first);
-        for index in used {
+        for index in (0..PRIVATE_PAGES - 1).filter(|index| written & 1 << index != 0) {
             self.memory.forget_written(stack_slot(area, index));
             self.memory.clear_private(page(1 + index));
         }

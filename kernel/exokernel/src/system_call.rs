@@ -287,7 +287,8 @@ impl Calls for Kernel {
         first: PageNumber,
         keeps: u64,
     ) -> Outcome<EnvironmentId> {
-        self.renew(key, environment, (name, first), keeps)
+        let name = *self.key(name)?;
+        self.create_of_parts(key, environment, &name, (first.0, keeps))
     }
     fn budget_move(
         &mut self,

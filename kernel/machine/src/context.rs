@@ -7,6 +7,7 @@
 //! - the CPU that runs, enters or destroys an environment has claimed its context by one compare-and-swap on
 //!   [`Context::claim`]; only the claimer touches the other fields;
 //! - the private pages named here stay allocated as long as the context exists;
+//! - a page of the upcall stack that the kernel wrote since the environment began is marked in [`Context::written`];
 //! - vector state is kept only for a context that was switched out whole with its vector unit on.
 
 use crate::cpu_control;
@@ -15,7 +16,7 @@ use abi::environment::EnvironmentInfo;
 use abi::limits::{ENVIRONMENTS, PAGE_SIZE, PRIVATE_PAGES};
 use abi::upcall::{FRAME_ALIGNMENT, UpcallFrame};
 use abi::{EnvironmentId, PageNumber};
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 
 /// Bytes kept for vector state: XSAVE's standard form up to AVX-512.
 pub const VECTOR_BYTES: usize = 2752;
@@ -150,6 +151,8 @@ pub struct Context {
     pub(crate) short_stack: AtomicU64,
     /// For each page of the upcall stack its address in the direct map less its offset in the stack.
     pub(crate) stack_alias: [AtomicU64; PRIVATE_PAGES - 1],
+    /// For each page of the upcall stack: not zero where the kernel has put a frame into it. No table shows that.
+    pub(crate) written: [AtomicU8; PRIVATE_PAGES],
     /// One of [`resume`].
     pub(crate) resume: AtomicU64,
     /// Its flags; [`FIRST_FLAGS`] while it runs, because a transfer keeps none.
@@ -290,6 +293,7 @@ impl Context {
         self.set_program(Program { rip: 0, rsp: 0, rflags: FIRST_FLAGS, pkru: 0 });
         let kept = self.registers.iter().chain([&self.fs_base, &self.gs_base, &self.keys_on]);
         kept.for_each(|word| word.store(0, Ordering::Relaxed));
+        self.written.iter().for_each(|mark| mark.store(0, Ordering::Relaxed));
         self.short_stack.store(self.stack_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
         self.vector_on.store(1, Ordering::Relaxed);
         self.note_side();
@@ -298,6 +302,12 @@ impl Context {
         self.callee.store(word, Ordering::Relaxed);
         self.resume.store(resume::FRESH, Ordering::Relaxed);
         self.claim.store(UNCLAIMED, Ordering::Release);
+    }
+
+    /// Whether the kernel has written a page of the upcall stack, counted from the lowest, since the environment began.
+    #[inline(always)]
+    pub fn has_written(&self, page: usize) -> bool {
+        self.written[page].load(Ordering::Relaxed) != 0
     }
 
     /// The number of the environment.
@@ -622,8 +632,10 @@ impl Context {
     /// Writes a frame at an offset of the upcall stack that has room for it.
     #[inline(always)]
     fn write_frame(&self, offset: u64, frame: UpcallFrame) {
-        // SAFETY: `offset` is below `stack_bytes`, which is no more than the pages that have an alias.
-        let page = unsafe { self.stack_alias.get_unchecked((offset / PAGE_SIZE) as usize) };
+        let index = (offset / PAGE_SIZE) as usize;
+        // SAFETY: `offset` is below `stack_bytes`, which is no more than the pages that have an alias, and a mark.
+        let (page, mark) = unsafe { (self.stack_alias.get_unchecked(index), self.written.get_unchecked(index)) };
+        mark.store(1, Ordering::Relaxed);
         let alias = page.load(Ordering::Relaxed).wrapping_add(offset);
         // SAFETY: `offset` is below `stack_bytes` and a multiple of FRAME_ALIGNMENT, so that the frame lies within one
         // page of the upcall stack, which stays allocated as long as this context exists. Programs may write there at

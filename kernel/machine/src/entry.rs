@@ -580,6 +580,7 @@ core::arch::global_asm!(
     STACK_BYTES = const context_offset!(stack_bytes),
     SHORT_STACK = const context_offset!(short_stack),
     STACK_ALIAS = const context_offset!(stack_alias),
+    WRITTEN = const context_offset!(written),
     RIP = const context_offset!(rip),
     RSP = const context_offset!(rsp),
     RFLAGS = const context_offset!(rflags),

@@ -489,6 +489,7 @@ chitin_map_many_otherwise:
 5:  and rdx, -{FRAME_ALIGNMENT}
     mov ecx, edx
     shr ecx, 12
+    mov byte ptr [rax + {WRITTEN} + rcx], 1
     mov rcx, [rax + {STACK_ALIAS} + rcx * 8]
     add rcx, rdx
     add rdx, [rax + {STACK_BASE}]

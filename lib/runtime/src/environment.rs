@@ -238,6 +238,7 @@ impl Builder {
             area: self.area,
             private_count: self.private.len() as u64,
             private,
+            ..Specification::default()
         };
         let at = UserAddress(&raw const specification as u64);
         // SAFETY: the kernel reads the specification; the private pages are mapped at their place and nowhere else.

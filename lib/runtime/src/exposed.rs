@@ -228,10 +228,14 @@ impl Environment {
     pub fn dead(self) -> bool {
         self.state.load(Acquire) == State::Dead as u64
     }
-    /// Whether it lives, or is dying: what it held is not all released yet.
+    /// Whether it is found by its number: it lives, is dying, or is a zombie.
     pub fn remains(self) -> bool {
         let state = self.state.load(Acquire);
-        state == State::Alive as u64 || state == State::Dying as u64
+        [State::Alive, State::Dying, State::Zombie].iter().any(|one| *one as u64 == state)
+    }
+    /// Whether only its slot and its public page are left.
+    pub fn is_zombie(self) -> bool {
+        self.state.load(Acquire) == State::Zombie as u64
     }
     /// The word of its state: 8-byte aligned, so that a predicate can watch it.
     pub fn state_word(self) -> &'static AtomicU64 {

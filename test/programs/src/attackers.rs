@@ -271,7 +271,7 @@ impl Attacker {
         BUFFER.iter().zip(words).for_each(|(place, word)| place.store(word, SeqCst));
     }
 
-    /// An environment of the attacker's own pages, under its own name.
+    /// An environment of the attacker's own pages, or of the parts of another environment, under its own name.
     fn specification(&mut self) {
         let count = PRIVATE_PAGES_LEAST as u64;
         let mut wanted =
@@ -287,7 +287,9 @@ impl Attacker {
         wanted.root = self.page_of_kind(PageKind::PageTable);
         wanted.area = 0x1000_0000 + self.random.below(4) * 0x10_0000;
         let fixed = [wanted.name_key, wanted.control, wanted.key_ring, wanted.public, wanted.root, wanted.area, count];
-        let words = fixed.into_iter().chain(wanted.private);
+        let parts_of = if self.random.below(2) == 0 { self.any_environment() } else { 0 };
+        let last = [parts_of, self.any_page(), self.random.below(3)];
+        let words = fixed.into_iter().chain(wanted.private).chain(last);
         BUFFER.iter().zip(words).for_each(|(place, word)| place.store(word, SeqCst));
     }
 }

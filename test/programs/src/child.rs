@@ -4,6 +4,7 @@ use crate::victim::describe;
 use crate::{Outcome, Place, Test, World, check};
 use abi::area::PrivateWords;
 use abi::budget::Resource;
+use abi::environment::Specification;
 use abi::limits::PAGE_SIZE;
 use alloc::format;
 use alloc::string::String;
@@ -14,7 +15,9 @@ use runtime::area::{Area, LIBRARY, LibraryWords};
 use runtime::environment::{Builder, Child};
 use runtime::page::Allocator;
 use runtime::window::Window;
-use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, clock, entry, exposed, syscall, time_slice};
+use runtime::{
+    EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress, clock, entry, exposed, syscall, time_slice,
+};
 
 /// How long a test in a child may take without coming any further, in nanoseconds. No verdict depends on the pace of
 /// the host, only on whether the awaited event comes at all.
@@ -81,17 +84,32 @@ pub fn first_page(entry: u64, function: extern "C" fn(u64), argument: u64) -> Re
     Ok(page)
 }
 
-/// Renews in as many steps as it takes; the address space stays as it is if it `keeps` it.
+/// What creates an environment from the parts of a dead one, under the own name.
+pub fn parts(number: EnvironmentId, first: PageNumber, keeps: bool) -> Specification {
+    let (name_key, space) = (KeyIndex::FIRST.0, u64::from(keeps));
+    Specification { name_key, parts_of: number.0, first: first.0, space, ..Specification::default() }
+}
+
+/// Creates an environment in as many steps as it takes.
 ///
 /// # Errors
 /// Why the kernel refused.
-pub fn renew(number: EnvironmentId, first: PageNumber, keeps: bool) -> Result<EnvironmentId, Failure> {
+pub fn create(key: KeyIndex, wanted: &Specification) -> Result<EnvironmentId, Failure> {
     loop {
-        match syscall::environment_renew(KeyIndex::FIRST, number, KeyIndex::FIRST, first, u64::from(keeps)) {
+        // SAFETY: the kernel reads the specification; nothing of this program lies in the pages that become an area.
+        match unsafe { syscall::environment_create(key, UserAddress(core::ptr::from_ref(wanted) as u64)) } {
             Err(Failure { error: Error::Again, .. }) => {}
             done => return done,
         }
     }
+}
+
+/// Creates an environment from the parts of a dead one; the address space stays as it is if it `keeps` it.
+///
+/// # Errors
+/// Why the kernel refused.
+pub fn renew(number: EnvironmentId, first: PageNumber, keeps: bool) -> Result<EnvironmentId, Failure> {
+    create(KeyIndex::FIRST, &parts(number, first, keeps))
 }
 
 /// Runs a test of the table in a child and waits for its verdict.

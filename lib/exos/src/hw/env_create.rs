@@ -36,6 +36,7 @@ pub fn create(
         area,
         private_count: private.len() as u64,
         private: places,
+        ..Specification::default()
     };
     // SAFETY: the kernel reads this record; the private pages are mapped at their place only, by the caller.
     Ok(unsafe { syscall::environment_create(key, UserAddress(&raw const specification as u64)) }?)

@@ -223,10 +223,13 @@ fn fault_153_refused_environments_64_to_a_batch(_: &World) -> Outcome {
         area: 0x1000_0000,
         private_count: private.len() as u64,
         private,
+        ..abi::environment::Specification::default()
     };
     same("environment_create, refused", number::environment_create, &[KEY, core::ptr::from_ref(&wanted) as u64])?;
     check!(own.free_many(&pages) == pages.len(), "a refused creation kept pages");
     granted!(own.free(space.root));
+    let parts = abi::environment::Specification { parts_of: area::number().0, ..wanted };
+    same("environment_create, parts refused", number::environment_create, &[KEY, core::ptr::from_ref(&parts) as u64])?;
     Ok(())
 }
 

@@ -87,6 +87,7 @@ fn fill_buffer(page: PageNumber) {
         (offset_of!(Specification, root), area::root().0),
         (offset_of!(Specification, area), 0x1000_0000),
         (offset_of!(Specification, private_count), PRIVATE_PAGES_LEAST as u64),
+        (offset_of!(Specification, space), 0),
     ];
     words.iter().for_each(|(offset, word)| BUFFER[offset / 8].store(*word, SeqCst));
 }
@@ -158,7 +159,10 @@ fn fault_01_forged_key() -> Outcome {
     let flips = flipped(KeyIndex::WELL_KNOWN).chain(flipped(KeyIndex::FIRST));
     let guesses = (0..KEYS as u64).chain(flips).chain((0..200).map(|_| random.number()));
     let before = Snapshot::settled()?;
-    for guess in guesses.filter(|guess| *guess >= 64 || used & 1 << guess == 0) {
+    for (round, guess) in guesses.filter(|guess| *guess >= 64 || used & 1 << guess == 0).enumerate() {
+        // Both forms of `environment_create`.
+        let parts_of = if round % 2 == 0 { 0 } else { about.dying.0 };
+        BUFFER[offset_of!(Specification, parts_of) / 8].store(parts_of, SeqCst);
         about.call_with_forged(guess)?;
     }
     before.is_unchanged("with forged keys")?;

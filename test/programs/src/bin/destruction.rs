@@ -440,6 +440,7 @@ fn make_smallest(root: PageNumber) -> Result<(EnvironmentId, Pages), Failure> {
         area: 0x1000_0000,
         private_count: PRIVATE_PAGES_LEAST as u64,
         private,
+        ..Specification::default()
     };
     // SAFETY: the kernel reads the specification; nothing maps the pages.
     let made = unsafe { syscall::environment_create(KEY, UserAddress(&raw const specification as u64)) };

@@ -87,8 +87,17 @@ impl Things<'_> {
         }
         let (name_key, private_count) = (KEY.0, PRIVATE as u64);
         let area = 0x1000_0000;
-        let specification =
-            Specification { name_key, control, key_ring, public, root: root.0, area, private_count, private };
+        let specification = Specification {
+            name_key,
+            control,
+            key_ring,
+            public,
+            root: root.0,
+            area,
+            private_count,
+            private,
+            ..Specification::default()
+        };
         // SAFETY: the kernel reads the specification; nothing maps the private pages.
         let made = unsafe { syscall::environment_create(KEY, UserAddress(&raw const specification as u64)) };
         self.environment = Some(made?);

@@ -16,6 +16,7 @@ use runtime::address_space::{self, Access, AddressSpace};
 use runtime::page::{self, Allocator, PageKind};
 use runtime::region::{self, Place};
 use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress, area, exposed, syscall};
+use test_programs::child;
 use test_programs::{Outcome, World, check, granted, guest, refused};
 
 guest! {
@@ -51,6 +52,7 @@ fn create(
         area: AREA,
         private_count: area.len() as u64 - 1,
         private,
+        ..Specification::default()
     };
     // SAFETY: the kernel reads the specification; nothing of this program lies in its pages.
     unsafe { syscall::environment_create(KEY, UserAddress(&raw const specification as u64)) }
@@ -131,20 +133,20 @@ enum State {
 /// Tables are read through a mapping, never written. A public page is written by the holders of keys to its list. A
 /// private page is mapped by its own environment only. A linked table that is given up stays until its last link ends.
 const ANSWERS: [(State, &str); 14] = [
-    (State::Absent, "NNNNNNNNANNNNNNN"),
-    (State::Kernel, "PPPPPPPPAKFPPKPK"),
-    (State::Free, "PPPPPPPPAK.PPKPK"),
-    (State::Ordinary, "........AKFK.KKK"),
-    (State::Mapped, ".....UUUAKFKUKKK"),
-    (State::Orphan, "K....KKKAKFKKKKK"),
-    (State::List, ".K.KKKKKA.FKK.KK"),
-    (State::Root, "....KKKKAKF.KKKK"),
-    (State::Table, "....KKKKAKFKFKKK"),
-    (State::Regions, ".K.KKKKKAKFKKK.."),
-    (State::Control, "KK.KKKKKAKFKKKKK"),
-    (State::KeyRing, "KK.KKKKKAKFKKKKK"),
-    (State::Public, "KK...KKKAKFKKKKK"),
-    (State::Private, "KK.PPKKKAKFKKKKK"),
+    (State::Absent, "NNNNNNNNANNNNNNNN"),
+    (State::Kernel, "PPPPPPPPAKFPPKPKP"),
+    (State::Free, "PPPPPPPPAK.PPKPKP"),
+    (State::Ordinary, "........AKFK.KKK."),
+    (State::Mapped, ".....UUUAKFKUKKK."),
+    (State::Orphan, "K....KKKAKFKKKKK."),
+    (State::List, ".K.KKKKKA.FKK.KKK"),
+    (State::Root, "....KKKKAKF.KKKKK"),
+    (State::Table, "....KKKKAKFKFKKKK"),
+    (State::Regions, ".K.KKKKKAKFKKK..K"),
+    (State::Control, "KK.KKKKKAKFKKKKKK"),
+    (State::KeyRing, "KK.KKKKKAKFKKKKKK"),
+    (State::Public, "KK...KKKAKFKKKKKK"),
+    (State::Private, "KK.PPKKKAKFKKKKKK"),
 ];
 
 fn letter(told: Result<(), Failure>) -> char {
@@ -162,7 +164,7 @@ fn letter(told: Result<(), Failure>) -> char {
 }
 
 /// Calls that take a page, each with the page in its place.
-const CALLS: [fn(PageNumber) -> Result<(), Failure>; 16] = [
+const CALLS: [fn(PageNumber) -> Result<(), Failure>; 17] = [
     |page| syscall::page_free(KEY, page),
     |page| syscall::page_claim(KEY, page, KEY, area::access_list()),
     // SAFETY: nothing of the program lies in a page that these calls name, nor at the places of this test.
@@ -182,7 +184,19 @@ const CALLS: [fn(PageNumber) -> Result<(), Failure>; 16] = [
     |page| syscall::access_list_set(KEY, page, 5, KEY, 0),
     |page| syscall::region_name(KEY, page, 0, KEY, 7),
     |page| region::read(KEY, Place { page, region: 0, offset: 0 }, &mut []),
+    create_of_parts,
 ];
+
+/// Makes an environment of the parts of a dead one, whose first private page begins with the contents of a page.
+fn create_of_parts(first: PageNumber) -> Result<(), Failure> {
+    let mut made = Made::area(State::Control)?;
+    let old = made.environment.unwrap_or(EnvironmentId::NONE);
+    let _ = syscall::environment_destroy(KEY, old, 0);
+    let told = child::renew(old, first, true);
+    made.environment = told.ok().or(made.environment);
+    made.end();
+    told.map(drop)
+}
 
 /// The last 2 MiB that a program may map: nothing lies there.
 const LAST: u64 = abi::memory_map::USER_END & !0x1f_ffff;

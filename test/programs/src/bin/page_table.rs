@@ -592,6 +592,7 @@ fn fault_154_no_area_begins_in_a_shared_table(_: &World) -> Outcome {
         area: PLACE,
         private_count: 4,
         private: all,
+        ..Specification::default()
     };
     // SAFETY: the kernel reads the specification; nothing of this program lies in its pages.
     let create = || unsafe { syscall::environment_create(KEY, UserAddress(&raw const specification as u64)) };

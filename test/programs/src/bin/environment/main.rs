@@ -5,24 +5,28 @@
 
 extern crate alloc;
 
-use abi::area::PrivateWords;
 use abi::budget::{Figure, Resource};
 use abi::environment::{DeathReason, Specification, State};
 use abi::upcall::kind;
 use alloc::vec::Vec;
-use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use parts::{
+    a_dead_environment_begins_again, an_address_space_stays_with_who_begins_again,
+    fault_31_kept_parts_hold_nothing_of_the_old_one, refused_parts_stay_as_they_are,
+};
 use runtime::address_space::{self, Access, AddressSpace};
-use runtime::area::{Area, LIBRARY, LibraryWords};
+use runtime::area::Area;
 use runtime::environment::{Builder, PRIVATE_COUNT};
 use runtime::layout::AREA_COUNT;
 use runtime::lock::{OwnerLock, Taken};
 use runtime::page::{Allocator, PageKind};
 use runtime::upcall::Context;
 use runtime::window::Window;
-use runtime::{EnvironmentId, KeyIndex, PageNumber, UserAddress, area, exposed, syscall, time_slice};
-use test_programs::child::{death, eventually, first_page, launch, prepare, renew, spawn, status};
+use runtime::{EnvironmentId, KeyIndex, PageNumber, area, exposed, syscall, time_slice};
+use test_programs::child::{create, death, eventually, first_page, launch, prepare, renew, spawn, status};
 use test_programs::{Outcome, World, check, granted, guest, refused};
+
+mod parts;
 
 guest! {
     Here a_child_runs_and_leaves_its_status;
@@ -40,7 +44,8 @@ guest! {
     Here fault_46_lock_of_a_dead_holder;
     Here a_dead_environment_begins_again;
     Here an_address_space_stays_with_who_begins_again;
-    Here renewal_is_refused;
+    Here refused_parts_stay_as_they_are;
+    Here fault_31_kept_parts_hold_nothing_of_the_old_one;
     Here every_slot_of_the_table_is_like_the_others;
     Here every_environment_is_accounted_for;
 }
@@ -165,13 +170,9 @@ fn sound_specification() -> Result<(Vec<PageNumber>, AddressSpace, Specification
         area: 0x1000_0000,
         private_count: 4,
         private,
+        ..Specification::default()
     };
     Ok((pages, space, specification))
-}
-
-fn create(key: KeyIndex, specification: &Specification) -> Result<EnvironmentId, runtime::Failure> {
-    // SAFETY: the kernel reads the specification.
-    unsafe { syscall::environment_create(key, UserAddress(core::ptr::from_ref(specification) as u64)) }
 }
 
 fn fault_20_area_that_is_none() -> Outcome {
@@ -273,6 +274,7 @@ fn fault_151_orphans_become_no_area(_: &World) -> Outcome {
             area: ORPHAN_AREA,
             private_count: private.len() as u64,
             private,
+            ..Specification::default()
         };
         for page in area.iter().rev() {
             granted!(own.free(*page));
@@ -491,7 +493,7 @@ fn ask_about_what_is_left(world: &World, function: extern "C" fn(u64)) -> Outcom
     }
     granted!(syscall::environment_destroy(KeyIndex::FIRST, number, 1));
     let info = exposed::environment(number).ok_or("no record")?;
-    check!(info.remains() && !info.alive(), "it is {}", info.state.load(SeqCst));
+    check!(info.is_zombie(), "it is {}", info.state.load(SeqCst));
     check!(info.creator.load(SeqCst) == area::number().0, "its creator is another one");
     let says = [child.status().map_or(u64::MAX, u64::from), status(&child, 1)];
     check!(says == said, "its public page says {says:?}, not {said:?}");
@@ -510,7 +512,7 @@ fn ask_about_what_is_left(world: &World, function: extern "C" fn(u64)) -> Outcom
     refused!(syscall::time_slice_allocate(KeyIndex::FIRST, number, 0, time_slice::ANY_POSITION), NoSuchEnvironment);
     let first = first_page(world.image.plan.entry, count_to, 1)?;
     for keeps in [true, false] {
-        refused!(renew(number, first, keeps), NotMapped);
+        refused!(renew(number, first, keeps), NoSuchEnvironment);
     }
     granted!(Allocator::own().free(first));
     check!(window.words().iter().all(|word| word.load(SeqCst) == number.0), "something was written into its pages");
@@ -520,163 +522,6 @@ fn ask_about_what_is_left(world: &World, function: extern "C" fn(u64)) -> Outcom
     {}
     granted!(child.destroy());
     check!(!exposed::environment(number).is_some_and(|info| info.remains()), "it is still there");
-    Ok(())
-}
-
-/// Keeps pages and a predicate, and fills its ring with keys, before it counts and ends.
-extern "C" fn hold_much(argument: u64) {
-    let pages: Vec<_> = (0..40).filter_map(|_| Allocator::own().allocate().ok()).collect();
-    let _ = address_space::own()
-        .apply(&[abi::page_table::MapRow { address: 0x3000_0000 | 1, entry: pages[1].address() | Access::WRITE.0 }]);
-    while runtime::key::derive(KeyIndex::FIRST, abi::capability::Rights::ALL, 0).is_ok() {}
-    count_to(argument);
-}
-
-/// Reports how many keys it has in addition to the well-known one and its own, before it counts and ends.
-extern "C" fn tell_keys(argument: u64) {
-    let is_there = |slot: &u64| syscall::key_drop(area::number(), KeyIndex(*slot), KeyIndex::FIRST).is_ok();
-    let keys = (KeyIndex::FIRST.0 + 1..abi::limits::KEYS as u64).filter(is_there).count();
-    Area::current().status(2).store(keys as u64, SeqCst);
-    count_to(argument);
-}
-
-fn a_dead_environment_begins_again(world: &World) -> Outcome {
-    let mut child = spawn(world, hold_much, 3)?;
-    let (free, budgets) = (|| exposed::kernel().free_pages.load(SeqCst), used());
-    let mut seen = Vec::new();
-    for round in 1..40 {
-        check!(child.wait(u64::MAX), "round {round}: the child does not end");
-        check!(child.status() == Some(7), "round {round}: its status is {:?}", child.status());
-        let first =
-            first_page(world.image.plan.entry, if round % 2 == 0 { hold_much } else { tell_keys }, 1000 + round)?;
-        let old = child.number;
-        child.number = granted!(renew(old, first, false));
-        check!(!exposed::lives(old) && old != child.number, "round {round}: {old:?} became {:?}", child.number);
-        refused!(renew(old, first, false), NoSuchEnvironment);
-        granted!(Allocator::own().free(first));
-        let info = child.info().ok_or("no record")?;
-        let counts = [&info.time, &info.slices, &info.death_reason, &info.first_child, &info.predicate_terms];
-        check!(counts.iter().all(|count| count.load(SeqCst) == 0), "round {round}: it begins with {counts:?}");
-        check!(info.budget.iter().all(|budget| budget.used.load(SeqCst) == 0), "round {round}: it has used some");
-        check!(info.creator.load(SeqCst) == area::number().0, "round {round}: another one is its creator");
-        granted!(world.image.map_into(&child.space, child.pages));
-        for (resource, amount) in [(Resource::Page, 512), (Resource::Slice, 4), (Resource::Pin, 4)] {
-            granted!(child.give(resource, amount));
-        }
-        granted!(child.run(0, time_slice::ANY_POSITION));
-        check!(eventually(|| status(&child, 1) == 1000 + round), "round {round}: it counted to {}", status(&child, 1));
-        check!(status(&child, 2) == 0, "round {round}: it begins with {} keys too many", status(&child, 2));
-        seen.push(free());
-    }
-    // The image is mapped anew each time: what it takes was the old one's, and went back to us.
-    check!(child.wait(u64::MAX), "the child does not end");
-    check!(budgets.len() == used().len(), "budgets were {budgets:?} and are {:?}", used());
-    granted!(child.destroy());
-    Ok(())
-}
-
-/// Maps a page at two places in the middle of the upcall stack, which nothing has reached yet: in one at least it is
-/// wrong.
-fn map_into_the_area(page: PageNumber) {
-    let rows = [3, 4].map(|place| abi::page_table::MapRow {
-        address: abi::boot::AREA + place * 0x1000 | 1,
-        entry: page.address() | Access::WRITE.0,
-    });
-    // SAFETY: the stack is used from its end on, and no call goes three pages deep.
-    let _ = unsafe { address_space::own().edit(&rows) };
-}
-
-extern "C" fn put_another_page_into_the_area(_: u64) {
-    map_into_the_area(Allocator::own().allocate().unwrap_or(PageNumber::NONE));
-}
-
-extern "C" fn map_all_private_pages_to_the_same_places(_: u64) {
-    let is_private =
-        |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.kind() == PageKind::EnvironmentPrivate);
-    (0..exposed::kernel().pages.load(SeqCst)).map(PageNumber).filter(is_private).for_each(map_into_the_area);
-}
-
-/// How often entries of all tables under a list were set.
-fn edits(list: PageNumber) -> Vec<(PageNumber, (u64, u64))> {
-    let own = exposed::environment(area::number()).into_iter().flat_map(|info| info.pages());
-    let tables = own.filter_map(|page| Some((page, exposed::page(page)?)));
-    let tables = tables.filter(|(_, info)| info.kind() == PageKind::PageTable && info.access() == list);
-    tables.map(|(page, info)| (page, info.edits())).collect()
-}
-
-/// Ends as [`count_to`] does, after it has mapped a page, and taken it out again.
-extern "C" fn edit_and_count_to(argument: u64) {
-    let row = |entry: u64| abi::page_table::MapRow { address: 0x3000_0000 | 1, entry };
-    let page = Allocator::own().allocate().unwrap_or(PageNumber::NONE);
-    let _ = address_space::own().apply(&[row(page.address() | Access::WRITE.0)]);
-    let _ = address_space::own().apply(&[row(0)]);
-    count_to(argument);
-}
-
-fn an_address_space_stays_with_who_begins_again(world: &World) -> Outcome {
-    let mut child = granted!(prepare(world, count_to, 1)?.create());
-    let mut before = edits(child.pages.list);
-    check!(before.len() >= 4, "the child has tables {before:?}");
-    granted!(child.run(0, time_slice::ANY_POSITION));
-    for round in 2..6 {
-        check!(child.wait(u64::MAX), "the child does not end");
-        // A child that runs, writes and takes calls has set no entry; one that maps has, whatever became of the entry.
-        let is_other = edits(child.pages.list) != before;
-        check!(is_other == (round == 4), "round {round}: tables were {before:?} and are {:?}", edits(child.pages.list));
-        before = edits(child.pages.list);
-        let function = if round == 3 { edit_and_count_to } else { count_to };
-        let first = first_page(world.image.plan.entry, function, round)?;
-        child.number = granted!(renew(child.number, first, true));
-        // A table that the old one was charged for is its heir's now.
-        let after = edits(child.pages.list);
-        check!(before.iter().all(|table| after.contains(table)), "round {round}: {before:?} became {after:?}");
-        before = after;
-        granted!(Allocator::own().free(first));
-        for (resource, amount) in [(Resource::Page, 512), (Resource::Slice, 4)] {
-            granted!(child.give(resource, amount));
-        }
-        granted!(child.run(0, time_slice::ANY_POSITION));
-        check!(eventually(|| status(&child, 1) == round), "round {round}: it counted to {}", status(&child, 1));
-    }
-    granted!(child.destroy());
-    Ok(())
-}
-
-fn renewal_is_refused(world: &World) -> Outcome {
-    let first = first_page(world.image.plan.entry, count_to, 1)?;
-    let child = spawn(world, be_in_a_state, 1)?;
-    check!(eventually(|| status(&child, 1) == 1), "the child does not start");
-    refused!(renew(child.number, first, false), NoSuchEnvironment);
-    refused!(syscall::environment_destroy(KeyIndex::FIRST, child.number, 0), Again);
-    refused!(syscall::environment_renew(KeyIndex::WELL_KNOWN, child.number, KeyIndex::FIRST, first, 0), NotPermitted);
-    refused!(syscall::environment_renew(KeyIndex::FIRST, child.number, KeyIndex(43), first, 0), NoSuchKey);
-    refused!(syscall::environment_renew(KeyIndex(43), child.number, KeyIndex::FIRST, first, 0), NoSuchKey);
-    refused!(renew(child.number, PageNumber(u64::MAX), false), NoSuchPage);
-    refused!(renew(child.number, Allocator::own().list, true), WrongKind);
-    refused!(syscall::environment_renew(KeyIndex::FIRST, child.number, KeyIndex::FIRST, first, 2), BadArgument);
-    granted!(child.destroy());
-    for (index, misdeed) in
-        [put_another_page_into_the_area, map_all_private_pages_to_the_same_places].into_iter().enumerate()
-    {
-        let child = spawn(world, misdeed, 0)?;
-        check!(child.wait(u64::MAX), "misdeed {index}: the child does not end");
-        for keeps in [true, false] {
-            let made = renew(child.number, first, keeps);
-            check!(
-                matches!(made, Err(failure) if matches!(failure.error, abi::Error::NotMapped | abi::Error::InUse)),
-                "misdeed {index} gave {made:?}"
-            );
-        }
-        granted!(child.destroy());
-    }
-    let mut builder = granted!(Builder::sharing());
-    builder.function(count_to, 1).budget(Resource::Slice, 1);
-    let thread = granted!(builder.create());
-    granted!(thread.run(0, time_slice::ANY_POSITION));
-    check!(thread.wait(u64::MAX), "the thread does not end");
-    refused!(renew(thread.number, first, true), InUse);
-    granted!(thread.destroy());
-    granted!(Allocator::own().free(first));
     Ok(())
 }
 
