@@ -156,7 +156,7 @@ impl ProcessTable {
     }
 
     /// The process with this number, living or not yet waited for. Only its parent may free its parts, and the kernel's
-    /// record says until then that it is dying.
+    /// record says until then that it is dying, or a zombie.
     pub fn find_any(self, number: u64) -> Option<ProcessInfo> {
         let environment = EnvironmentId(self.succession.environment(number));
         let info = exposed::environment(environment).filter(|info| info.remains())?;

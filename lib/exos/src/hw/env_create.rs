@@ -5,7 +5,7 @@ use abi::environment::Specification;
 use abi::limits::PRIVATE_PAGES;
 use abi::page_table::MapRow;
 use runtime::address_space::{Access, AddressSpace};
-use runtime::{EnvironmentId, KeyIndex, PageNumber, UserAddress, area, syscall};
+use runtime::{EnvironmentId, Failure, KeyIndex, PageNumber, UserAddress, area, syscall};
 
 /// Edits an address space that is not the own one.
 pub fn map(space: &AddressSpace, rows: &[MapRow]) -> Result<()> {
@@ -40,6 +40,22 @@ pub fn create(
     };
     // SAFETY: the kernel reads this record; the private pages are mapped at their place only, by the caller.
     Ok(unsafe { syscall::environment_create(key, UserAddress(&raw const specification as u64)) }?)
+}
+
+/// Creates an environment from the parts of the dead one `of`, under the name of the key `name`. Its first private page
+/// begins with the contents of `first`. Its address space stays as it is if it `keeps` it.
+pub fn create_of_parts(
+    key: KeyIndex,
+    name: KeyIndex,
+    of: EnvironmentId,
+    first: PageNumber,
+    keeps: bool,
+) -> core::result::Result<EnvironmentId, Failure> {
+    let (name_key, space) = (name.0, u64::from(keeps));
+    let specification =
+        Specification { name_key, parts_of: of.0, first: first.0, space, ..Specification::default() };
+    // SAFETY: the kernel reads this record. No thread runs in the dead environment, whose pages become the new one's.
+    unsafe { syscall::environment_create(key, UserAddress(&raw const specification as u64)) }
 }
 
 /// Maps pages of the area of a new thread into the own address space.

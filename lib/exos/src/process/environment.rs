@@ -372,15 +372,20 @@ impl PublicPage {
 /// Destroys an environment, in as many steps as it takes.
 pub fn release(number: EnvironmentId, key: KeyIndex) {
     // What is not there needs no end.
-    let _ = release_all_but(number, key, 0);
+    let _ = release_until(number, key, || false);
 }
 
-/// The same but for what the kernel `keeps` of it.
-pub(super) fn release_all_but(number: EnvironmentId, key: KeyIndex, keeps: u64) -> Result<()> {
-    loop {
-        match syscall::environment_destroy(key, number, keeps) {
+/// Releases all that an environment held but its slot, by whose number it is still found, and its public page.
+pub(super) fn make_zombie(number: EnvironmentId, key: KeyIndex) -> Result<()> {
+    release_until(number, key, || exposed::environment(number).is_some_and(|info| info.is_zombie()))
+}
+
+fn release_until(number: EnvironmentId, key: KeyIndex, is_enough: impl Fn() -> bool) -> Result<()> {
+    while !is_enough() {
+        match syscall::environment_destroy(key, number, 0) {
             Err(Failure { error: Error::Again, .. }) => {}
             outcome => return Ok(outcome?),
         }
     }
+    Ok(())
 }

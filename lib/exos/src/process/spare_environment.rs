@@ -1,7 +1,8 @@
 //! Recycled environments: the environment of a dead child serves the next child of the same process.
 //!
-//! A fresh environment takes some thirty pages, given one by one, and as much work to destroy. The kernel's call
-//! `environment_renew` keeps an environment's pages, and its address space or only its area, under another number and key.
+//! A fresh environment takes some thirty pages, given one by one, and as much work to destroy. `environment_create` makes
+//! an environment from the parts of a dead one (doc/decision/0044): its pages, and its address space or only its area,
+//! under another number and key.
 //!
 //! Invariants:
 //! - A spare environment has its area, the words that it begins with, what its maker mapped, and no slice.
@@ -18,6 +19,7 @@ use super::retained_space::{self, Cleanup, Reclaimed, RetainedSpace, SharedMappi
 use super::spawn_cache::SpawnCache;
 use crate::errno::{Errno, Result};
 use crate::hw::current::{process, thread};
+use crate::hw::env_create::create_of_parts;
 use crate::hw::library_image;
 use crate::hw::mapping::{Mapping, Mappings, PAGE_WORDS};
 use crate::hw::page_tables::{PageTables, TableEditor};
@@ -313,7 +315,7 @@ impl SpareEnvironment {
     fn renew_by(&self, name: KeyIndex, beginning: PageNumber, keeps: bool) -> Result<EnvironmentId> {
         let session = process().session_key;
         loop {
-            match syscall::environment_renew(session, self.made.number, name, beginning, u64::from(keeps)) {
+            match create_of_parts(session, name, self.made.number, beginning, keeps) {
                 Err(Failure { error: Error::Again, .. }) => {}
                 outcome => return Ok(outcome?),
             }

@@ -1,11 +1,11 @@
-//! A zombie: what is left of a child that has ended and that its parent has not waited for (doc/decision/0026).
+//! A zombie: what is left of a child that has ended and that its parent has not waited for (doc/decision/0044).
 //!
 //! Its status stands in its public page, in its mailbox and in the kernel's record. Its address space, its area and
 //! what its maker made for it are useless, unless the next child is made of them. Invariant, of a child that is marked
 //! so: it is found by its number, as before, and destroyed for good by the thread that waits for it.
 
 use super::children::Child;
-use super::environment::{EnvironmentRef, release_all_but, under_list};
+use super::environment::{EnvironmentRef, make_zombie, under_list};
 use super::process_record::Process;
 use super::spare_environment::reclaim_mailbox;
 use crate::hw::current::process;
@@ -37,12 +37,12 @@ fn shrink(child: &mut Child) {
     child.is_remnant = true;
     let (made, session) = (&child.made, process().session_key);
     let reclaimed = reclaim_mailbox(made.number, child.public.pages()[1]);
-    if reclaimed.and_then(|()| release_all_but(made.number, session, 1)).is_ok() {
+    if reclaimed.and_then(|()| make_zombie(made.number, session)).is_ok() {
         Allocator { key: session, list: made.list }.free_many(&needless(made));
     }
 }
 
-/// The pages under its list but for those that it consists of.
+/// The pages under its list but for its public page and its root, by which its list is found.
 fn needless(made: &EnvironmentRef) -> Vec<PageNumber> {
     let root = exposed::environment(made.number).map_or(PageNumber::NONE, |info| PageNumber(info.root.load(Relaxed)));
     let is_needless = |page: &PageNumber| match exposed::page(*page).map(|info| info.kind()) {
