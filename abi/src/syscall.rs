@@ -97,9 +97,8 @@ macro_rules! for_each_syscall {
             16 environment_create(key: KeyIndex, specification: UserAddress) -> EnvironmentId, right "own on every page; with parts, own on the dead environment that the caller created, and read on `first`", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, BadAddress, BadArgument, NotMapped, NoSuchEnvironment, OverBudget, Exhausted, Again];
             /// Destroys an environment: at once it never runs again, then each call releases a part of what it
             /// held. `Again` with the state `Zombie`: only its slot and its public page are left, and the next call
-            /// releases these. Its other pages are ordinary pages, and its creator has its budget. Where `keeps` is 1,
-            /// a call for a zombie releases nothing.
-            17 environment_destroy(key: KeyIndex, environment: EnvironmentId, keeps: u64) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, Again];
+            /// releases these. Its other pages are ordinary pages, and its creator has its budget.
+            17 environment_destroy(key: KeyIndex, environment: EnvironmentId) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, Again];
             /// Moves `amount` of a [`Figure`](crate::budget::Figure) of a resource from one budget to another. The
             /// giver may be dying. Otherwise no environment could use what a dying giver inherits, while it stays.
             18 budget_move(key: KeyIndex, from: EnvironmentId, to: EnvironmentId, resource: u64, figure: u64, amount: u64) -> (), right "own on the giver, unless it is the caller", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, OverBudget];
@@ -151,51 +150,45 @@ macro_rules! for_each_syscall {
             /// window or the excess limit, which are exposed in [`KernelInfo`](crate::exposed::KernelInfo). The
             /// detail of `BadArgument` is 1 for the setting, 2 for its value.
             33 machine_set(key: KeyIndex, setting: u64, value: u64) -> (), right "own on the root", errors [NoSuchKey, NotPermitted, BadArgument];
-            /// Makes an environment that is being destroyed begin again as another one: with a new number, the
-            /// name of `name`, an empty key ring and no budget. It keeps its pages. Its first private page gets a
-            /// copy of what is in the ordinary page `first`. Where `keeps` is 1, it keeps all of its address space.
-            /// Where `keeps` is 0, it keeps only the level-1 table that the area lies in and the tables on the way to
-            /// that. All else goes as by `environment_destroy`, in steps.
-            34 environment_renew(key: KeyIndex, environment: EnvironmentId, name: KeyIndex, first: PageNumber, keeps: u64) -> EnvironmentId, right "own on the environment and on all its pages, read on `first`", errors [BadArgument, NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, NotMapped, NoSuchEnvironment, OverBudget, Again];
 
             /// Makes the end of a request on a queue of a device raise event bits of an environment. The console raises
             /// them when a frame came or room came free. The environment is the caller, or accepts the bits from every
             /// environment. [`EnvironmentId::NONE`](crate::EnvironmentId::NONE) or no bits end the binding. `device` is
             /// the index in [`DeviceInfo`](crate::device::DeviceInfo)`[]`.
-            35 device_bind(key: KeyIndex, device: u64, queue: u64, environment: EnvironmentId, bits: u64) -> (), right "own on the device", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, Absent];
+            34 device_bind(key: KeyIndex, device: u64, queue: u64, environment: EnvironmentId, bits: u64) -> (), right "own on the device", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, Absent];
             /// Submits requests of `count` rows of [`TransferRow`](crate::device::TransferRow) to a disk: all or none.
             /// The kernel pins each page for the device until the request ends, writes the result into the status
             /// word, and raises the bound event bits. The result is the number of requests. `Exhausted`: the device
             /// takes no more now. `OverBudget` with the resource `Page`: the caller or the owner of a page has not
             /// given back pages in time. `InUse`: a volume of the disk is open, and a row writes. `TooMany`: with these
             /// requests the caller would have more than `DEVICE_PINS`.
-            36 device_submit(key: KeyIndex, device: u64, queue: u64, rows: UserAddress, count: u64) -> u64, right "read on the device, write to write or flush; own on each page", errors [NoSuchKey, NotPermitted, NoSuchPage, WrongKind, BadAddress, BadArgument, OverBudget, Exhausted, TooMany, Absent, InUse];
+            35 device_submit(key: KeyIndex, device: u64, queue: u64, rows: UserAddress, count: u64) -> u64, right "read on the device, write to write or flush; own on each page", errors [NoSuchKey, NotPermitted, NoSuchPage, WrongKind, BadAddress, BadArgument, OverBudget, Exhausted, TooMany, Absent, InUse];
 
             /// Opens an interface (1) or closes it (0). A closed one receives and sends nothing.
-            37 network_open(key: KeyIndex, interface: u64, open: u64) -> (), right "own on the interface", errors [NoSuchKey, NotPermitted, BadArgument, InUse, Absent];
+            36 network_open(key: KeyIndex, interface: u64, open: u64) -> (), right "own on the interface", errors [NoSuchKey, NotPermitted, BadArgument, InUse, Absent];
             /// Inserts a filter made of a [`FilterSpecification`](crate::packet_filter::FilterSpecification), in
             /// steps. The result is its number. After `Again` the next call continues with the filter that the caller
             /// began, whatever its arguments. `NotPermitted` with 256 + n: conjunction n is not contained in the
             /// parent; with 512 + n: byte n of the template is not. `BadArgument` with 256 + 32 c + a: atom a of
             /// conjunction c. `Overlap` names a filter that the caller does not own and that does not lie above the
             /// new one.
-            38 filter_insert(key: KeyIndex, specification: UserAddress) -> u64, right "own on the parent, or on the interface; own on the list; write on the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, OverBudget, Exhausted, TooMany, Overlap, Gone, Absent, Again];
+            37 filter_insert(key: KeyIndex, specification: UserAddress) -> u64, right "own on the parent, or on the interface; own on the list; write on the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, OverBudget, Exhausted, TooMany, Overlap, Gone, Absent, Again];
             /// Removes a filter, in steps. Filters in it come to lie in its parent.
-            39 filter_remove(key: KeyIndex, filter: u64) -> (), right "own on the filter", errors [NoSuchKey, NotPermitted, Gone, Absent, Again];
+            38 filter_remove(key: KeyIndex, filter: u64) -> (), right "own on the filter", errors [NoSuchKey, NotPermitted, Gone, Absent, Again];
             /// Gives a filter another ring, or none ([`PageNumber::NONE`](crate::PageNumber::NONE)).
-            40 filter_direct(key: KeyIndex, filter: u64, ring_key: KeyIndex, ring: PageNumber) -> (), right "own on the filter, write on the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, Gone, Absent];
+            39 filter_direct(key: KeyIndex, filter: u64, ring_key: KeyIndex, ring: PageNumber) -> (), right "own on the filter, write on the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, Gone, Absent];
             /// Sends the frames of up to `count` [`SendSlot`](crate::packet_ring::SendSlot)s of a ring, from slot
             /// `first` on, round and round. The result is how many were taken. The error is that of the first. The
             /// kernel copies the header, compares it with the template of the filter, and sends the copy. It pins the
             /// pages of segments until the frame is sent. `NotPermitted` with 256 + n: byte n of the header differs
             /// from the template. `BadArgument` with 256: the counts of the slot, 257: its offload, 258 + n: segment
             /// n. `Exhausted`: the device takes no more now.
-            41 packet_send(key: KeyIndex, ring: PageNumber, first: u64, count: u64) -> u64, right "write on the ring and on each filter, read on each page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument, OverBudget, Exhausted, TooMany, Gone, Absent, Again];
+            40 packet_send(key: KeyIndex, ring: PageNumber, first: u64, count: u64) -> u64, right "write on the ring and on each filter, read on each page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadArgument, OverBudget, Exhausted, TooMany, Gone, Absent, Again];
 
             /// Does a [`step`](crate::storage::step) with the volume of a disk. A step that takes long, or that
             /// waits for the disk, is refused with `Again`: the same call continues it. `Absent` with a block:
             /// the map of its region is not loaded. `Unready`: what must be written, or flushed, first.
-            42 volume_step(key: KeyIndex, disk: u64, step: u64, argument: u64, more: u64) -> u64,
+            41 volume_step(key: KeyIndex, disk: u64, step: u64, argument: u64, more: u64) -> u64,
                 right "own or write on the disk, as the step says",
                 errors [NoSuchKey, NotPermitted, BadArgument, BadAddress, NotFree, Exhausted, Again, Busy,
                     InUse, Absent, TooMany, Unready, Damaged, Failed];
@@ -203,32 +196,32 @@ macro_rules! for_each_syscall {
             /// to the root block of a tree ([`ROOT`](crate::storage::ROOT) + tree). The access program of the
             /// tree decides. The result is 0 for a block that the disk holds nothing of: it is zeroed. It is 1
             /// if the disk is being read.
-            43 block_bind(key: KeyIndex, parent: u64, sector: u64, block: u64, frame: u64) -> u64,
+            42 block_bind(key: KeyIndex, parent: u64, sector: u64, block: u64, frame: u64) -> u64,
                 right "read, by the access program",
                 errors [NoSuchKey, NotPermitted, BadArgument, NotFree, Exhausted, Busy, InUse, Absent, Damaged,
                     Failed];
             /// Copies bytes of a cached block out.
-            44 block_read(key: KeyIndex, frame: u64, offset: u64, to: UserAddress, bytes: u64) -> (),
+            43 block_read(key: KeyIndex, frame: u64, offset: u64, to: UserAddress, bytes: u64) -> (),
                 right "read, by the access program",
                 errors [NoSuchKey, NotPermitted, BadArgument, BadAddress, Busy, Absent];
             /// Copies bytes into a cached block of a leaf template.
-            45 block_write(key: KeyIndex, frame: u64, offset: u64, from: UserAddress, bytes: u64) -> (),
+            44 block_write(key: KeyIndex, frame: u64, offset: u64, from: UserAddress, bytes: u64) -> (),
                 right "write, by the access program",
                 errors [NoSuchKey, NotPermitted, BadArgument, BadAddress, Busy, Absent, Failed, Damaged];
             /// Changes metadata by a [`TransactionSpecification`](crate::storage::TransactionSpecification),
             /// all or nothing. The owns program must confirm exactly what is declared. `TooMany`: the programs
             /// could take more than an entry may.
-            46 block_modify(key: KeyIndex, transaction: UserAddress) -> (),
+            45 block_modify(key: KeyIndex, transaction: UserAddress) -> (),
                 right "modify, by the access program",
                 errors [NoSuchKey, NotPermitted, BadArgument, BadAddress, NotFree, OverBudget, Exhausted, Busy,
                     InUse, Absent, TooMany, Unready, Damaged, Failed];
             /// Writes a cached block to the disk. Only the order of writes is checked: `Unready` names a block
             /// to write first, or a flush.
-            47 block_submit(key: KeyIndex, frame: u64) -> (),
+            46 block_submit(key: KeyIndex, frame: u64) -> (),
                 right "any",
                 errors [NoSuchKey, NotPermitted, BadArgument, Exhausted, Busy, Absent, Unready, Damaged, Failed];
             /// Empties a frame whose block is clean, durable, and has no children in frames.
-            48 block_release(key: KeyIndex, frame: u64) -> (),
+            47 block_release(key: KeyIndex, frame: u64) -> (),
                 right "any",
                 errors [NoSuchKey, NotPermitted, BadArgument, InUse, Absent];
         }

@@ -83,12 +83,12 @@ pub(crate) const PAGE_RELEASE: u32 = 8;
 pub(crate) const PAGE_RELEASE_LEFT: u32 = 110;
 /// Filling a private page with zeros.
 pub(crate) const PRIVATE_CLEAR: u32 = 24;
-/// The last step of a renewal.
-pub(crate) const RENEWAL: u32 = 90;
+/// The last step of a creation from parts.
+pub(crate) const PARTS: u32 = 90;
 /// Filling a used page of the upcall stack with zeros in it.
-pub(crate) const RENEWAL_CLEAR: u32 = 13;
+pub(crate) const PARTS_CLEAR: u32 = 13;
 /// What that step takes of an entry at most.
-pub(crate) const RENEWAL_MOST: u32 = 260;
+pub(crate) const PARTS_MOST: u32 = 260;
 
 // Scheduling and predicates.
 /// Looking at a position, without the predicate of its runner.

@@ -84,19 +84,14 @@ fn disown(creator: Environment, child: Environment) {
 
 impl Kernel {
     /// Destroys an environment, or resumes destroying it (see `abi::syscall`).
-    pub(crate) fn destroy(&mut self, key: KeyIndex, number: EnvironmentId, keeps: u64) -> Outcome<()> {
-        if keeps > 1 {
-            return refuse(Error::BadArgument, 2);
-        }
+    pub(crate) fn destroy(&mut self, key: KeyIndex, number: EnvironmentId) -> Outcome<()> {
         let environment = self.remaining(number)?;
         let caller = self.caller();
         if environment != caller {
             self.require(key, &environment.name(), Rights::OWN)?;
         }
         if environment.is(State::Zombie) {
-            if keeps == 0 {
-                self.release_zombie(environment);
-            }
+            self.release_zombie(environment);
             return Ok(());
         }
         if environment.is(State::Alive) {

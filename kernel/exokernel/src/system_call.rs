@@ -276,19 +276,8 @@ impl Calls for Kernel {
     fn environment_create(&mut self, key: KeyIndex, specification: UserAddress) -> Outcome<EnvironmentId> {
         self.create_environment(key, specification)
     }
-    fn environment_destroy(&mut self, key: KeyIndex, environment: EnvironmentId, keeps: u64) -> Outcome<()> {
-        self.destroy(key, environment, keeps)
-    }
-    fn environment_renew(
-        &mut self,
-        key: KeyIndex,
-        environment: EnvironmentId,
-        name: KeyIndex,
-        first: PageNumber,
-        keeps: u64,
-    ) -> Outcome<EnvironmentId> {
-        let name = *self.key(name)?;
-        self.create_of_parts(key, environment, &name, (first.0, keeps))
+    fn environment_destroy(&mut self, key: KeyIndex, environment: EnvironmentId) -> Outcome<()> {
+        self.destroy(key, environment)
     }
     fn budget_move(
         &mut self,

@@ -174,7 +174,7 @@ pub fn exit(status: u32) -> ! {
         stop_machine();
     }
     loop {
-        let _ = syscall::environment_destroy(KeyIndex::FIRST, own, 0);
+        let _ = syscall::environment_destroy(KeyIndex::FIRST, own);
         let _ = crate::time_slice::yield_to(EnvironmentId::NONE);
     }
 }

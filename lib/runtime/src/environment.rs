@@ -540,7 +540,7 @@ fn end(number: EnvironmentId) -> Result<(), Failure> {
 
 /// A step towards the end of an environment; true when it is gone.
 fn end_step(number: EnvironmentId) -> Result<bool, Failure> {
-    match syscall::environment_destroy(KeyIndex::FIRST, number, 0) {
+    match syscall::environment_destroy(KeyIndex::FIRST, number) {
         Err(Failure { error: Error::Again, .. }) => Ok(false),
         Ok(()) | Err(Failure { error: Error::NoSuchEnvironment, .. }) => Ok(true),
         Err(failure) => Err(failure),

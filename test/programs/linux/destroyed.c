@@ -18,16 +18,16 @@
 
 #define CHECK(what) do { if (!(what)) { printf("line %d: %s failed, errno %d\n", __LINE__, #what, errno); _exit(1); } } while (0)
 
-// Where ExOS keeps its heap and the areas of environments, by its address_map.rs.
+// Where ExOS detail its heap and the areas of environments, by its address_map.rs.
 static char *const heap = (char *)0x7d8000100000, *const area = (char *)0x7d8000000000;
 enum { PAGE = 4096, OWN_NAME = 1, GATE_END = 4096 + 11 * 8 };
 
 // The running process is gone at once: a call of the kernel itself, which the library does not see.
 static void be_destroyed(void) {
-    uint64_t own = getpid(), result, keeps = 0;
+    uint64_t own = getpid(), result, detail = 0;
     *(volatile uint64_t *)(area + GATE_END) = 0;
     for (;;)
-        __asm__ volatile("syscall" : "=a"(result), "+d"(keeps) : "a"(ROW_ENVIRONMENT_DESTROY), "D"((uint64_t)OWN_NAME), "S"(own)
+        __asm__ volatile("syscall" : "=a"(result), "+d"(detail) : "a"(ROW_ENVIRONMENT_DESTROY), "D"((uint64_t)OWN_NAME), "S"(own)
                          : "rbx", "rcx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "memory");
 }
 

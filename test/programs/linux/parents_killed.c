@@ -16,7 +16,7 @@
 
 #include "census.h"
 
-// Where ExOS keeps the areas of environments, by its address_map.rs, and its keys.
+// Where ExOS detail the areas of environments, by its address_map.rs, and its keys.
 static char *const AREA = (char *)0x7d8000000000;
 enum { SESSION = 3, GATE_END = 4096 + 11 * 8 };
 enum { ROUNDS = 96, WORDS = 4096, CLEAR = 3 * 4096 };
@@ -85,9 +85,9 @@ static void make_children(char *descriptor, int way) {
 // library does not see.
 static void destroy(pid_t number) {
     volatile uint64_t *gate_end = (volatile uint64_t *)(AREA + GATE_END);
-    uint64_t before = *gate_end, result, keeps = 0;
+    uint64_t before = *gate_end, result, detail = 0;
     *gate_end = 0;
-    __asm__ volatile("syscall" : "=a"(result), "+d"(keeps) : "a"((uint64_t)ROW_ENVIRONMENT_DESTROY), "D"((uint64_t)SESSION), "S"((uint64_t)number)
+    __asm__ volatile("syscall" : "=a"(result), "+d"(detail) : "a"((uint64_t)ROW_ENVIRONMENT_DESTROY), "D"((uint64_t)SESSION), "S"((uint64_t)number)
                      : "rbx", "rcx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "memory");
     *gate_end = before;
 }

@@ -162,7 +162,7 @@ fn destroy_threads(sight: ProcessTable, root: u64) -> Vec<EnvironmentId> {
             break;
         }
         // One call is enough: it never runs again, and its parent takes the rest back.
-        alive.iter().for_each(|number| drop(syscall::environment_destroy(sight.key, *number, 0)));
+        alive.iter().for_each(|number| drop(syscall::environment_destroy(sight.key, *number)));
         destroyed.extend(alive);
     }
     destroyed

@@ -382,7 +382,7 @@ pub(super) fn make_zombie(number: EnvironmentId, key: KeyIndex) -> Result<()> {
 
 fn release_until(number: EnvironmentId, key: KeyIndex, is_enough: impl Fn() -> bool) -> Result<()> {
     while !is_enough() {
-        match syscall::environment_destroy(key, number, 0) {
+        match syscall::environment_destroy(key, number) {
             Err(Failure { error: Error::Again, .. }) => {}
             outcome => return Ok(outcome?),
         }

@@ -205,7 +205,7 @@ fn die_with_the_first() -> ! {
     let process = process();
     let first = EnvironmentId(process.environment());
     if first != area::number() {
-        let _ = syscall::environment_destroy(KeyIndex::FIRST, first, 0);
+        let _ = syscall::environment_destroy(KeyIndex::FIRST, first);
     }
     die()
 }
@@ -228,7 +228,7 @@ pub fn end_on_the_spot() -> ! {
 /// Dies without a word.
 pub fn die() -> ! {
     loop {
-        let _ = syscall::environment_destroy(KeyIndex::FIRST, area::number(), 0);
+        let _ = syscall::environment_destroy(KeyIndex::FIRST, area::number());
         let _ = time_slice::yield_to(EnvironmentId::NONE);
     }
 }

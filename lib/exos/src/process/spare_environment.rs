@@ -1,8 +1,8 @@
 //! Recycled environments: the environment of a dead child serves the next child of the same process.
 //!
-//! A fresh environment takes some thirty pages, given one by one, and as much work to destroy. `environment_create` makes
-//! an environment from the parts of a dead one (doc/decision/0044): its pages, and its address space or only its area,
-//! under another number and key.
+//! A fresh environment takes some thirty pages, given one by one, and as much work to destroy. `environment_create`
+//! makes an environment from the parts of a dead one (doc/decision/0044): its pages, and its address space or only its
+//! area, under another number and key.
 //!
 //! Invariants:
 //! - A spare environment has its area, the words that it begins with, what its maker mapped, and no slice.

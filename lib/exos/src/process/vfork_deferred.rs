@@ -194,7 +194,7 @@ fn leave(status: Status, exit_signal: u32) -> Result<u64> {
     let super::spare_environment::SpareEnvironment { made, public, parts: room } = ready;
     public.words()[STATUS_WORD].store(status.to_word(), Release);
     // Nothing of it is there to be released: it is over with the first step.
-    let _ = syscall::environment_destroy(key, made.number, 0);
+    let _ = syscall::environment_destroy(key, made.number);
     let number = made.number.0;
     let child = Child {
         made,

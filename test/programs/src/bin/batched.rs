@@ -198,7 +198,7 @@ fn fault_153_small_calls_64_to_a_batch(_: &World) -> Outcome {
         ("machine_set", number::machine_set, &[KEY, Setting::ExcessLimit as u64, EXCESS_LIMIT]),
         ("revocation_request", number::revocation_request, &[KEY, me, 0, 1, 0]),
         ("revocation_enforce", number::revocation_enforce, &[KEY, me]),
-        ("environment_destroy", number::environment_destroy, &[KEY, u64::MAX, 0]),
+        ("environment_destroy", number::environment_destroy, &[KEY, u64::MAX]),
     ] {
         same(name, call, arguments)?;
     }
@@ -268,7 +268,6 @@ fn fault_153_other_calls_64_to_a_batch(_: &World) -> Outcome {
         ("context_set, the vector unit", number::context_set, &[2, 1]),
         ("context_set, protection keys", number::context_set, &[3, 0]),
         ("region_name", number::region_name, &[KEY, region.0, 1, KEY, 7]),
-        ("environment_renew, refused", number::environment_renew, &[KEY, me, KEY, page.0, 0]),
     ] {
         same(name, call, arguments)?;
     }

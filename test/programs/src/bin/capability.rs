@@ -102,7 +102,7 @@ struct About {
 
 impl About {
     /// What would do for an argument of a call, but for its key.
-    fn argument(&self, call: u64, name: &str, kind: &str) -> u64 {
+    fn argument(&self, name: &str, kind: &str) -> u64 {
         match (name, kind) {
             ("root", _) => area::root().0,
             ("list", _) => Allocator::own().list.0,
@@ -112,7 +112,6 @@ impl About {
             ("cpu" | "position" | "place", _) => 0,
             (_, "PageNumber") => self.page.0,
             (_, "KeyIndex") => KeyIndex::FIRST.0,
-            (_, "EnvironmentId") if call == number::environment_renew => self.dying.0,
             (_, "EnvironmentId") => self.creator.0,
             (_, "UserAddress") => BUFFER.as_ptr() as u64,
             _ => 1,
@@ -126,7 +125,7 @@ impl About {
             for forged in (0..row.arguments.len()).filter(|index| is_key(&row.arguments[*index])) {
                 let mut words = [0; 6];
                 for (word, (name, kind)) in words.iter_mut().zip(row.arguments) {
-                    *word = self.argument(row.number, name, kind);
+                    *word = self.argument(name, kind);
                 }
                 words[forged] = key;
                 // SAFETY: the call is refused; if it is not it has the buffer, and a page that nothing lies in.
@@ -150,7 +149,7 @@ fn fault_01_forged_key() -> Outcome {
     let creator = exposed::environment(area::number()).map_or(0, |info| info.creator.load(SeqCst));
     let creator = EnvironmentId(creator);
     let child = granted!(Builder::new().and_then(Builder::create));
-    refused!(syscall::environment_destroy(KeyIndex::FIRST, child.number, 0), Again);
+    refused!(syscall::environment_destroy(KeyIndex::FIRST, child.number), Again);
     let about = About { page: granted!(Allocator::own().allocate()), creator, dying: child.number };
     fill_buffer(about.page);
     let used = Area::current().library().keys.load(SeqCst);
@@ -170,7 +169,7 @@ fn fault_01_forged_key() -> Outcome {
         for setting in 0..5 {
             refused!(syscall::machine_set(key, setting, 0), NotPermitted);
         }
-        refused!(syscall::environment_destroy(key, creator, 0), NotPermitted);
+        refused!(syscall::environment_destroy(key, creator), NotPermitted);
         refused!(syscall::event_raise(key, creator, 1), NotPermitted);
         refused!(syscall::budget_move(key, creator, area::number(), Resource::Page as u64, 0, 1), NotPermitted);
     }

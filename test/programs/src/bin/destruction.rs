@@ -185,7 +185,7 @@ impl Script {
             15 => self.with_child(|child| child.run(0, time_slice::ANY_POSITION).map(drop)),
             16 => self
                 .with_child(|child| syscall::revocation_request(KEY, child.number, Resource::Page as u64, 1, u64::MAX)),
-            17 => self.with_child(|child| match syscall::environment_destroy(KEY, child.number, 0) {
+            17 => self.with_child(|child| match syscall::environment_destroy(KEY, child.number) {
                 Err(Failure { error: Error::Again, .. }) => Ok(()),
                 done => done,
             }),
@@ -487,7 +487,7 @@ fn fault_48_full_table(world: &World) -> Outcome {
     check!(living() as u64 == slots, "{} of {slots} slots are taken", living());
     refused!(make_smallest(space.root), Exhausted);
     world.still_whole()?;
-    while syscall::environment_destroy(KEY, last, 0).is_err_and(|failure| failure.error == Error::Again) {}
+    while syscall::environment_destroy(KEY, last).is_err_and(|failure| failure.error == Error::Again) {}
     check!(Allocator::own().free_many(&pages) == pages.len(), "not all its pages came back");
     granted!(Allocator::own().free(space.root));
     granted!(hog.destroy());

@@ -122,7 +122,7 @@ impl Things<'_> {
 
 fn destroy(environment: EnvironmentId) -> Result<(), Failure> {
     loop {
-        match syscall::environment_destroy(KEY, environment, 0) {
+        match syscall::environment_destroy(KEY, environment) {
             Err(Failure { error: Error::Again, .. }) => {}
             done => return done,
         }

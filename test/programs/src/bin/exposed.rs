@@ -263,7 +263,7 @@ impl Actor {
     fn destroy(&mut self) -> Outcome {
         let which = self.random.below(self.made.len() as u64) as usize;
         let gone = self.made.swap_remove(which);
-        while let Err(failure) = syscall::environment_destroy(KeyIndex::FIRST, gone.number, 0) {
+        while let Err(failure) = syscall::environment_destroy(KeyIndex::FIRST, gone.number) {
             check!(failure.error == Error::Again, "destruction gave {failure:?}");
         }
         for page in gone.pages {

@@ -196,7 +196,7 @@ fn an_heir_gets_orphans_with_what_allowed_them(world: &World) -> Outcome {
         |to, amount| syscall::budget_move(KeyIndex::FIRST, area::number(), to, Resource::Page as u64, LIMIT, amount);
     granted!(move_limit(giver.number, spare));
     let mut steps = 0;
-    while let Err(failure) = syscall::environment_destroy(KeyIndex::FIRST, giver.number, 0) {
+    while let Err(failure) = syscall::environment_destroy(KeyIndex::FIRST, giver.number) {
         check!(failure.error == Error::Again, "the giver is not destroyed: {failure:?}");
         granted!(move_limit(area::number(), 0));
         let (used, limit) = (own.used.load(SeqCst), own.limit.load(SeqCst));

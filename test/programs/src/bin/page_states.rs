@@ -191,7 +191,7 @@ const CALLS: [fn(PageNumber) -> Result<(), Failure>; 17] = [
 fn create_of_parts(first: PageNumber) -> Result<(), Failure> {
     let mut made = Made::area(State::Control)?;
     let old = made.environment.unwrap_or(EnvironmentId::NONE);
-    let _ = syscall::environment_destroy(KEY, old, 0);
+    let _ = syscall::environment_destroy(KEY, old);
     let told = child::renew(old, first, true);
     made.environment = told.ok().or(made.environment);
     made.end();
@@ -278,9 +278,7 @@ impl Made {
         let _ = address_space::own().apply(&[MapRow { address: PLACE | KEY.0, entry: 0 }]);
         unlink(TABLE_PLACE);
         if let Some(environment) = self.environment {
-            while syscall::environment_destroy(KEY, environment, 0).is_err_and(|failure| failure.error == Error::Again)
-            {
-            }
+            while syscall::environment_destroy(KEY, environment).is_err_and(|failure| failure.error == Error::Again) {}
         }
         for page in self.others.into_iter().chain([self.page]) {
             while syscall::page_free(KEY, page).is_err_and(|failure| failure.error == Error::Again) {}

@@ -602,7 +602,7 @@ fn fault_154_no_area_begins_in_a_shared_table(_: &World) -> Outcome {
     let made = granted!(create());
     // From now on its table is its own.
     refused!(link_again(), NotPermitted);
-    while syscall::environment_destroy(KEY, made, 0).is_err_and(|failure| failure.error == Error::Again) {}
+    while syscall::environment_destroy(KEY, made).is_err_and(|failure| failure.error == Error::Again) {}
     granted!(own.free(space.root));
     granted!(own.free(control));
     granted!(own.free(key_ring));

@@ -585,9 +585,7 @@ fn fault_15_specification_changes_during_the_call(_: &World) -> Outcome {
         let wanted = if made.is_ok() { PageKind::EnvironmentPrivate } else { PageKind::Ordinary };
         check!(kind(ours) == Some(wanted), "{made:?}, and our page is a {:?}", kind(ours));
         if let Ok(number) = made {
-            while syscall::environment_destroy(KeyIndex::FIRST, number, 0).is_err_and(|told| told.error == Error::Again)
-            {
-            }
+            while syscall::environment_destroy(KeyIndex::FIRST, number).is_err_and(|told| told.error == Error::Again) {}
         }
         Ok(made.is_ok())
     })?;

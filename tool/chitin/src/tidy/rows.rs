@@ -1,4 +1,4 @@
-//! Rule: the table of system calls has at most so many rows, by decisions 0027 and 0042.
+//! Rule: the table of system calls has at most so many rows, by decisions 0027, 0042 and 0044.
 
 use abi::syscall::TABLE;
 
@@ -12,7 +12,7 @@ struct Part {
 }
 
 /// All rows of no other part are the kernel's.
-const KERNEL: Part = Part { name: "kernel and devices", beginnings: &[], most: 36 };
+const KERNEL: Part = Part { name: "kernel and devices", beginnings: &[], most: 35 };
 
 const PARTS: [Part; 2] = [
     Part { name: "network", beginnings: &["network_", "filter_", "packet_", "page_become"], most: 6 },
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn a_row_too_many_is_found() {
-        let mut names = vec!["page_map"; 36];
+        let mut names = vec!["page_map"; 35];
         names.extend(["packet_send"; 6]);
         assert_eq!(findings(&names).len(), 0);
         names.push("page_map");

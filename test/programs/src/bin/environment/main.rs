@@ -68,7 +68,7 @@ fn a_child_runs_and_leaves_its_status(world: &World) -> Outcome {
     check!(info.death_by.load(SeqCst) == number.0, "not it but {} ended it", info.death_by.load(SeqCst));
     granted!(child.destroy());
     check!(info.state.load(SeqCst) == State::Dead as u64, "it is not dead after destruction");
-    refused!(syscall::environment_destroy(KeyIndex::FIRST, number, 0), NoSuchEnvironment);
+    refused!(syscall::environment_destroy(KeyIndex::FIRST, number), NoSuchEnvironment);
     Ok(())
 }
 
@@ -135,7 +135,7 @@ extern "C" fn leave_a_mark(argument: u64) {
 fn a_public_page_outlives_its_environment(world: &World) -> Outcome {
     let child = spawn(world, leave_a_mark, 0xfeed_f00d)?;
     check!(child.wait(u64::MAX), "the child does not end");
-    while let Err(failure) = syscall::environment_destroy(KeyIndex::FIRST, child.number, 0) {
+    while let Err(failure) = syscall::environment_destroy(KeyIndex::FIRST, child.number) {
         check!(failure.error == abi::Error::Again, "destruction gave {failure:?}");
     }
     let public = granted!(child.public());
@@ -423,7 +423,7 @@ fn the_budget_of_a_dying_one_is_to_be_had(world: &World) -> Outcome {
     granted!(move_from(number, rest));
     check!(spare(number) == 0 && spare(area::number()) == own + rest, "it has {} pages left", spare(number));
     // Its own child has ended before it: what that one had is the dying one's, and to be had again.
-    while syscall::environment_destroy(KeyIndex::FIRST, grandchild, 0)
+    while syscall::environment_destroy(KeyIndex::FIRST, grandchild)
         .is_err_and(|failure| failure.error == abi::Error::Again)
     {}
     granted!(move_from(number, spare(number)));
@@ -448,10 +448,10 @@ fn a_grandchild_goes_before_its_dead_creator(world: &World) -> Outcome {
     let creator = || exposed::environment(grandchild).map_or(0, |info| info.creator.load(SeqCst));
     check!(creator() == child.number.0, "the child made none");
     while creator() == child.number.0 {
-        refused!(syscall::environment_destroy(KeyIndex::FIRST, child.number, 0), Again);
+        refused!(syscall::environment_destroy(KeyIndex::FIRST, child.number), Again);
     }
     check!(creator() == area::number().0, "it was not adopted");
-    while syscall::environment_destroy(KeyIndex::FIRST, grandchild, 0).is_err() {}
+    while syscall::environment_destroy(KeyIndex::FIRST, grandchild).is_err() {}
     granted!(child.destroy());
     check!(used() == before, "budgets were {before:?} and are {:?}", used());
     Ok(())
@@ -484,16 +484,15 @@ fn ask_about_what_is_left(world: &World, function: extern "C" fn(u64)) -> Outcom
     let (number, said) = (child.number, [child.status().map_or(u64::MAX, u64::from), status(&child, 1)]);
     let private: Vec<PageNumber> = private_pages().into_iter().filter(|page| !others.contains(page)).collect();
     check!(private.len() == PRIVATE_COUNT, "it had {} private pages", private.len());
-    refused!(syscall::environment_destroy(KeyIndex::FIRST, number, 2), BadArgument);
-    refused!(syscall::environment_destroy(KeyIndex::WELL_KNOWN, number, 1), NotPermitted);
-    let mut steps = 0;
-    while let Err(failure) = syscall::environment_destroy(KeyIndex::FIRST, number, 1) {
-        check!(failure.error == abi::Error::Again, "step {steps} is refused: {failure:?}");
-        steps += 1;
-    }
-    granted!(syscall::environment_destroy(KeyIndex::FIRST, number, 1));
+    refused!(syscall::environment_destroy(KeyIndex::WELL_KNOWN, number), NotPermitted);
     let info = exposed::environment(number).ok_or("no record")?;
-    check!(info.is_zombie(), "it is {}", info.state.load(SeqCst));
+    let mut steps = 0;
+    while !info.is_zombie() {
+        refused!(syscall::environment_destroy(KeyIndex::FIRST, number), Again);
+        steps += 1;
+        check!(steps < 1000, "it is no zombie after {steps} steps");
+    }
+    refused!(syscall::environment_destroy(KeyIndex::WELL_KNOWN, number), NotPermitted);
     check!(info.creator.load(SeqCst) == area::number().0, "its creator is another one");
     let says = [child.status().map_or(u64::MAX, u64::from), status(&child, 1)];
     check!(says == said, "its public page says {says:?}, not {said:?}");
@@ -517,7 +516,7 @@ fn ask_about_what_is_left(world: &World, function: extern "C" fn(u64)) -> Outcom
     granted!(Allocator::own().free(first));
     check!(window.words().iter().all(|word| word.load(SeqCst) == number.0), "something was written into its pages");
     drop(window);
-    while syscall::environment_destroy(KeyIndex::FIRST, EnvironmentId(said[1]), 0)
+    while syscall::environment_destroy(KeyIndex::FIRST, EnvironmentId(said[1]))
         .is_err_and(|failure| failure.error == abi::Error::Again)
     {}
     granted!(child.destroy());
@@ -555,7 +554,7 @@ fn fault_46_lock_of_a_dead_holder(world: &World) -> Outcome {
         check!(lock.owner() == child.number, "the lock is held by {:?}", lock.owner());
         if case == 1 {
             check!(child.alive(), "the child died: {}", death(&child));
-            refused!(syscall::environment_destroy(KeyIndex::FIRST, child.number, 0), Again);
+            refused!(syscall::environment_destroy(KeyIndex::FIRST, child.number), Again);
         }
         check!(eventually(|| !child.alive()), "the child does not die with the lock");
         let held = lock.acquire();

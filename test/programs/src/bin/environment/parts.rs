@@ -138,7 +138,7 @@ pub(crate) fn refused_parts_stay_as_they_are(world: &World) -> Outcome {
     let child = spawn(world, be_in_a_state, 1)?;
     check!(eventually(|| status(&child, 1) == 1), "the child does not start");
     refused!(renew(child.number, first, false), NoSuchEnvironment);
-    refused!(syscall::environment_destroy(KeyIndex::FIRST, child.number, 0), Again);
+    refused!(syscall::environment_destroy(KeyIndex::FIRST, child.number), Again);
     let sound = parts(child.number, first, false);
     refused!(create(KeyIndex::WELL_KNOWN, &sound), NotPermitted);
     refused!(create(KeyIndex(43), &sound), NoSuchKey);
@@ -186,16 +186,16 @@ fn parts_of_anothers_child_are_refused(world: &World, first: PageNumber) -> Outc
     let child = spawn(world, leave_a_child, 0)?;
     check!(child.wait(u64::MAX), "the child does not end");
     let grandchild = EnvironmentId(status(&child, 1));
-    refused!(syscall::environment_destroy(KeyIndex::FIRST, grandchild, 0), Again);
+    refused!(syscall::environment_destroy(KeyIndex::FIRST, grandchild), Again);
     for keeps in [true, false] {
         refused!(renew(grandchild, first, keeps), NotPermitted);
     }
     let creator = || exposed::environment(grandchild).map_or(0, |info| info.creator.load(SeqCst));
     while creator() == child.number.0 {
-        refused!(syscall::environment_destroy(KeyIndex::FIRST, child.number, 0), Again);
+        refused!(syscall::environment_destroy(KeyIndex::FIRST, child.number), Again);
     }
     let next = granted!(renew(grandchild, first, true));
-    while syscall::environment_destroy(KeyIndex::FIRST, next, 0).is_err() {}
+    while syscall::environment_destroy(KeyIndex::FIRST, next).is_err() {}
     granted!(child.destroy());
     Ok(())
 }
@@ -262,8 +262,8 @@ extern "C" fn look_for_canaries(argument: u64) {
     tell_keys(argument);
 }
 
-/// An environment that is made of the parts of another one, under a name that is no relative of the old one's, finds
-/// nothing of that one: what it wrote, what the kernel wrote for it, its keys.
+/// An environment of the parts of another one bears a name that is no relative of the old one's. It finds nothing of
+/// that one: what it wrote, what the kernel wrote for it, its keys.
 pub(crate) fn fault_31_kept_parts_hold_nothing_of_the_old_one(world: &World) -> Outcome {
     for (round, fill) in (1..).zip([fill_with_canaries, fault_with_a_canary].repeat(2)) {
         let mut child = spawn(world, fill, 0)?;

@@ -95,7 +95,7 @@ pub(crate) fn fault_31_registers_of_one_that_begins_in_anothers_pages(world: &Wo
     for round in 2..12 {
         let mut child = painted(world, round)?;
         let first = first_page(note_and_start as *const () as u64, tell_the_rest, round)?;
-        refused!(syscall::environment_destroy(KeyIndex::FIRST, child.number, 0), Again);
+        refused!(syscall::environment_destroy(KeyIndex::FIRST, child.number), Again);
         child.number = granted!(renew(child.number, first, round % 2 == 0));
         granted!(runtime::page::Allocator::own().free(first));
         finds_nothing(world, &child, round)?;
@@ -125,7 +125,7 @@ pub(crate) fn fault_31_registers_of_one_that_begins_in_anothers_slot(world: &Wor
             if next.number.0 % slots == slot {
                 break;
             }
-            refused!(syscall::environment_destroy(KeyIndex::FIRST, next.number, 0), Again);
+            refused!(syscall::environment_destroy(KeyIndex::FIRST, next.number), Again);
         }
         check!(next.number.0 % slots == slot, "round {round}: slot {slot} does not come again");
         finds_nothing(world, &next, round)?;

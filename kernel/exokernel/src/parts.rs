@@ -1,11 +1,14 @@
-//! Renewal: an environment that is being destroyed begins again as another one, of the same pages.
+//! Creation from parts: an environment is made of the pages of a dead one (doc/decision/0044).
 //!
 //! To destroy an environment and to create the next costs most for what both do to the same pages. They fill private
-//! ones with zeros, unmap and map the area, and give pages back to take them again (doc/decision/0015). Nothing else of
-//! the old one stays. Its slices, pins, predicate, children, pages and budget go as by destruction. Its address space
-//! goes but for the table that the area lies in, and so do its registers, its key ring and its number. Its upcall stack
-//! is filled with zeros as far as it was used. A caller that knows what is in the address space may keep all of it
-//! (doc/decision/0020).
+//! ones with zeros, unmap and map the area, and give pages back to take them again (doc/decision/0015).
+//!
+//! Invariants:
+//! - nothing else of the old one stays: slices, pins, predicate, children, pages and budget go as by destruction, and
+//!   registers, keys and number are new;
+//! - the first private page gets the caller's words;
+//! - a page of the upcall stack is filled with zeros if the old environment wrote it, or the kernel for that one;
+//! - the address space goes except the table of the area, or stays as it is: its creator knows what is in it.
 
 use crate::budget;
 use crate::cost;
@@ -66,8 +69,7 @@ impl Kernel {
                     let parts = self.parts_of(environment);
                     let allowed = self.check_parts(key, parts)?;
                     let written = self.check_area(key, environment, (parts.public, area), allowed)?;
-                    if self.work_left()
-                        < (cost::RENEWAL + cost::RENEWAL_CLEAR * written.count_ones()).min(cost::RENEWAL_MOST)
+                    if self.work_left() < (cost::PARTS + cost::PARTS_CLEAR * written.count_ones()).min(cost::PARTS_MOST)
                     {
                         break;
                     }
