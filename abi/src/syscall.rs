@@ -62,13 +62,13 @@ macro_rules! for_each_syscall {
             /// Gives a page up. A page that is still used stays as an orphan until its last use ends. Uses are the
             /// entries and device pins that hold it, and the links that lead to a table. Of an access list that names
             /// itself, the pages that name it are uses, too. A table that nothing leads to is emptied first, in steps.
-            8 page_free(key: KeyIndex, page: PageNumber) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, Again];
+            8 page_free(key: KeyIndex, page: PageNumber) -> (), right "own on the page, unless the caller is charged for it", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, Again];
             /// Takes over the charge for an ordinary page or a page table and puts it under another access list.
             9 page_claim(key: KeyIndex, page: PageNumber, list_key: KeyIndex, list: PageNumber) -> (), right "own on the page and on the list", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, OverBudget];
             /// Ends by force every use of a page but that of a device, given up or not. Its ring ends. Under a
             /// root, or another table that nothing leads to, the entries that map it and the links that lead to it
             /// go, in steps from address `cursor` on. The detail of `Again` is the next cursor.
-            10 page_unbind(key: KeyIndex, page: PageNumber, top: PageNumber, cursor: UserAddress) -> (), right "own on the page", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, Again];
+            10 page_unbind(key: KeyIndex, page: PageNumber, top: PageNumber, cursor: UserAddress) -> (), right "own on the page, unless the caller is charged for it", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, Again];
             /// Edits entries of an address space: `count` rows of [`MapRow`](crate::page_table::MapRow); stops at
             /// the first error. The result is how many rows were done, also after an error, whose detail is the
             /// row. `Again` is such an error: the rows from there on are left for another call.
@@ -98,7 +98,7 @@ macro_rules! for_each_syscall {
             /// Destroys an environment: at once it never runs again, then each call releases a part of what it
             /// held. `Again` with the state `Zombie`: only its slot and its public page are left, and the next call
             /// releases these. Its other pages are ordinary pages, and its creator has its budget.
-            17 environment_destroy(key: KeyIndex, environment: EnvironmentId) -> (), right "own on the environment", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, Again];
+            17 environment_destroy(key: KeyIndex, environment: EnvironmentId) -> (), right "own on the environment, unless the caller created it", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, Again];
             /// Moves `amount` of a [`Figure`](crate::budget::Figure) of a resource from one budget to another. The
             /// giver may be dying. Otherwise no environment could use what a dying giver inherits, while it stays.
             18 budget_move(key: KeyIndex, from: EnvironmentId, to: EnvironmentId, resource: u64, figure: u64, amount: u64) -> (), right "own on the giver, unless it is the caller", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, BadArgument, OverBudget];
@@ -174,7 +174,7 @@ macro_rules! for_each_syscall {
             /// new one.
             37 filter_insert(key: KeyIndex, specification: UserAddress) -> u64, right "own on the parent, or on the interface; own on the list; write on the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, BadAddress, BadArgument, OverBudget, Exhausted, TooMany, Overlap, Gone, Absent, Again];
             /// Removes a filter, in steps. Filters in it come to lie in its parent.
-            38 filter_remove(key: KeyIndex, filter: u64) -> (), right "own on the filter", errors [NoSuchKey, NotPermitted, Gone, Absent, Again];
+            38 filter_remove(key: KeyIndex, filter: u64) -> (), right "own on the filter, unless the caller inserted it", errors [NoSuchKey, NotPermitted, Gone, Absent, Again];
             /// Gives a filter another ring, or none ([`PageNumber::NONE`](crate::PageNumber::NONE)).
             39 filter_direct(key: KeyIndex, filter: u64, ring_key: KeyIndex, ring: PageNumber) -> (), right "own on the filter, write on the ring", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, Gone, Absent];
             /// Sends the frames of up to `count` [`SendSlot`](crate::packet_ring::SendSlot)s of a ring, from slot
