@@ -87,7 +87,9 @@ impl Kernel {
     pub(crate) fn destroy(&mut self, key: KeyIndex, number: EnvironmentId) -> Outcome<()> {
         let environment = self.remaining(number)?;
         let caller = self.caller();
-        if environment != caller {
+        // Its creator is charged for it, whatever name it has.
+        let is_creator = environment.info().creator.load(Ordering::Relaxed) == caller.number().0;
+        if environment != caller && !is_creator {
             self.require(key, &environment.name(), Rights::OWN)?;
         }
         if environment.is(State::Zombie) {

@@ -7,8 +7,6 @@
 
 use crate::cost;
 use crate::kernel::{Kernel, Outcome, refuse};
-use crate::key::permit;
-use abi::capability::Rights;
 use abi::memory_map::USER_END;
 use abi::page::{PageInfo, PageKind};
 use abi::page_table::{LARGE, PRESENT};
@@ -94,7 +92,7 @@ impl Kernel {
         cursor: UserAddress,
     ) -> Outcome<()> {
         let info = self.page(page)?;
-        permit(self.rights_on_page(key, info)?, Rights::OWN)?;
+        self.permit_release(key, info)?;
         match memory::info(top).map(|info| memory::state(info).kind) {
             None => return refuse(Error::NoSuchPage, top.0),
             Some(PageKind::PageTable) => {}

@@ -548,7 +548,11 @@ impl Kernel {
     pub(crate) fn remove_filter(&mut self, key: KeyIndex, number: u64) -> Outcome<()> {
         self.key(key)?;
         let index = self.network()?.index_of(number)?;
-        permit(self.rights_on_list(key, self.network()?.filter(index).list)?, Rights::OWN)?;
+        let Filter { owner, list, .. } = *self.network()?.filter(index);
+        let given = self.rights_on_list(key, list)?;
+        if owner != self.caller().number() {
+            permit(given, Rights::OWN)?;
+        }
         let is_going = self.network()?.job.is_some_and(|job| job.index == index && job.insertion.is_none());
         self.drive_filters();
         if self.network()?.job.is_some() {

@@ -574,9 +574,9 @@ fn free_inheritance(mark: PageNumber) -> Result<(), Failure> {
         exposed::page(**page)
             .is_some_and(|info| info.kind() == PageKind::PageTable && info.level() == ROOT_LEVEL && info.links() == 0)
     };
-    for root in pages.iter().filter(is_root) {
-        unlink_below(*root, *root, ROOT_LEVEL, 0)?;
-    }
+    // The kernel unlinks the tables below a root that is freed.
+    let roots: Vec<_> = pages.iter().filter(is_root).copied().collect();
+    own.free_many(&roots);
     own.free_many(&pages);
     let lists: Vec<_> = pages.into_iter().filter(left).collect();
     own.free_many(&lists);
@@ -621,6 +621,15 @@ fn reclaim(pages: Allocator, root: PageNumber) -> Result<(), Failure> {
     let mut all: Vec<_> = own_pages().filter(under_list).take(count).collect();
     all.retain(|page| *page != root && *page != pages.list);
     pages.free_many(&all);
-    pages.free(root)?;
-    pages.free(pages.list)
+    free_charged(pages, root)?;
+    free_charged(pages, pages.list)
+}
+
+/// Frees a page unless another environment, which owns it too, has freed or claimed it.
+fn free_charged(pages: Allocator, page: PageNumber) -> Result<(), Failure> {
+    let is_charged = || exposed::page(page).is_some_and(|info| info.owner() == area::number() && !info.is_orphan());
+    match pages.free(page) {
+        Err(failure) if is_charged() => Err(failure),
+        _ => Ok(()),
+    }
 }

@@ -25,7 +25,7 @@ use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use runtime::area::Area;
 use runtime::environment::Child;
 use runtime::page::Allocator;
-use runtime::{Error, KeyIndex, PageNumber, area, channel, clock, exposed, key, time_slice};
+use runtime::{KeyIndex, PageNumber, area, channel, clock, exposed, time_slice};
 
 /// Calls that one attacker makes at most, and how long it may take for them, in nanoseconds.
 const CALLS_OF_ONE: u64 = 5_000;
@@ -53,7 +53,7 @@ static BUFFER: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 /// What is not whole any more, with the seed.
 pub fn attack(world: &World, calls: u64, seed: u64) -> Outcome {
     let cpus = exposed::kernel().cpus.load(SeqCst);
-    let (mut random, mut done, mut round, mut hidden) = (Random(seed), [0; 2], 0, 0);
+    let (mut random, mut done, mut round) = (Random(seed), [0; 2], 0);
     while done[0] < calls {
         let seeds: [u64; 8] = core::array::from_fn(|_| random.number());
         let mut attackers = alloc::vec::Vec::new();
@@ -70,7 +70,7 @@ pub fn attack(world: &World, calls: u64, seed: u64) -> Outcome {
         }
         for attacker in attackers {
             done = [done[0] + status(&attacker, MADE), done[1] + status(&attacker, GRANTED)];
-            hidden += u64::from(!bury(attacker)?);
+            attacker.destroy().map_err(|failure| format!("seed {seed:#x}: destroying: {}", describe(failure)))?;
         }
         round += 1;
         if round % ROUNDS == 0 {
@@ -78,24 +78,9 @@ pub fn attack(world: &World, calls: u64, seed: u64) -> Outcome {
         }
     }
     channel::measurement("calls from valid state", done[0], "calls");
-    channel::measurement("attackers that kept pages from their creator", hidden, "attackers");
     channel::measurement("calls from valid state, granted or faulted", done[1], "calls");
     check!(done[1] > done[0] / 20, "seed {seed:#x}: of {} calls only {} were granted", done[0], done[1]);
     world.still_whole().map_err(|why| format!("seed {seed:#x}, at the end: {why}"))
-}
-
-/// Destroys an attacker; whether its creator got all its pages back. One that has taken its creator's name off a list
-/// keeps pages from it (doc/caveats.md), and so does one whose list names pages of another attacker.
-fn bury(attacker: Child) -> Result<bool, String> {
-    let key = attacker.key;
-    match attacker.destroy() {
-        Ok(()) => Ok(true),
-        Err(failure) if matches!(failure.error, Error::NotPermitted | Error::InUse) => {
-            granted!(key.map_or(Ok(()), key::discard));
-            Ok(false)
-        }
-        Err(failure) => Err(describe(failure)),
-    }
 }
 
 /// What an attacker draws from.
@@ -151,7 +136,6 @@ impl Attacker {
             ("slot", _) => self.random.below(8) + 3,
             (_, "KeyIndex") => self.random.pick(&[1, 1, 1, 1, 1, 2, 3, 4]),
             ("root" | "top" | "table", _) => self.page_of_kind(PageKind::PageTable),
-            ("list", _) if call == number::access_list_set => self.other_list(),
             ("list", _) if self.random.below(4) != 0 => Allocator::own().list.0,
             ("list", _) => self.page_of_kind(PageKind::AccessList),
             (_, "PageNumber") => self.any_page(),
@@ -194,12 +178,6 @@ impl Attacker {
             }
         }
         if kind == PageKind::PageTable { area::root().0 } else { Allocator::own().list.0 }
-    }
-
-    /// A list that the attacker made itself: the other one is that of pages which its creator pays for.
-    fn other_list(&mut self) -> u64 {
-        let list = self.page_of_kind(PageKind::AccessList);
-        if list == Allocator::own().list.0 { u64::from(NO_PAGE) } else { list }
     }
 
     fn look_for_children(&mut self) {

@@ -1,5 +1,5 @@
-//! Signals without the machine: what a program wants done (`actions`), which are pending (`pending`), sets of them
-//! (`set`), the frame that a handler finds (`frame`), and timers that send them (`timer`).
+//! Signals without the machine. `actions` is what a program wants done, `pending` what waits, `set` a set of signals,
+//! `frame` what a handler finds, `timer` the timers that send them.
 
 pub mod actions;
 pub mod frame;

@@ -1,5 +1,5 @@
-//! What is found where: the table of mounts and its changes, the volumes that can be mounted, the volume that a disk
-//! keeps, and the tree at boot with its archive.
+//! What is found where. Mounts and their changes, the volumes that can be mounted, and the one that a disk keeps. The
+//! tree at boot with its archive.
 
 pub mod cpio;
 pub mod initramfs;

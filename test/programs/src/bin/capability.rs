@@ -205,7 +205,7 @@ fn fault_02_name_after_it_was_removed() -> Outcome {
     let page = granted!(Allocator { key, list }.allocate());
     granted!(syscall::access_list_set(KeyIndex::FIRST, list, 1, key, 0));
     refused!(Allocator { key, list }.allocate(), NotPermitted);
-    refused!(Allocator { key, list }.free(page), NotPermitted);
+    refused!(syscall::page_claim(key, page, KeyIndex::FIRST, Allocator::own().list), NotPermitted);
     let row = [MapRow { address: 0x2000_0000 | key.0, entry: page.address() | Access::READ.0 }];
     check!(address_space::own().apply(&row).is_err(), "the removed name still maps the page");
     granted!(syscall::page_free(KeyIndex::FIRST, page));

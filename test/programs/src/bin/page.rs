@@ -149,7 +149,7 @@ fn a_claimed_page_changes_hands() -> Outcome {
     let page = fresh()?;
     granted!(syscall::page_claim(KeyIndex::FIRST, page, own, list));
     check!(exposed::page(page).map(|info| info.access()) == Some(list), "the page is not under the new list");
-    refused!(syscall::page_free(KeyIndex::WELL_KNOWN, page), NotPermitted);
+    refused!(syscall::page_claim(KeyIndex::WELL_KNOWN, page, own, list), NotPermitted);
     granted!(syscall::page_free(own, page));
     granted!(syscall::page_free(own, list));
     granted!(key::discard(own));
