@@ -19,14 +19,16 @@ static uint64_t call_kernel(uint64_t number, uint64_t a, uint64_t b, uint64_t c,
     return number;
 }
 
-// Row 28 was the yield before the rows were numbered anew, and is refused here. With ROW_TIME_SLICE_YIELD in its place
-// evil_bequests and evil_messages never end, which is not explained yet (doc/caveats.md).
 // A control transfer with six words, and back: 0 once it was answered, else the kernel's error. The same protocol as
-// lib/runtime/src/transfer.rs: who was given a slice of its own before the answer came asks for it again.
+// lib/runtime/src/transfer.rs: a caller that is given a slice of its own before the answer came asks for it again.
+// Between the call and the answer the caller must not fault: the library handles a fault by calls of its own, and takes
+// the entry for the answer. So the code lies in one page, and `ask` reads the constant first.
 uint64_t hostile_stack;
+const uint64_t hostile_yield = ROW_TIME_SLICE_YIELD;
 uint64_t hostile_transfer(uint64_t *message, uint64_t callee);
 void hostile_answer(void);
 __asm__(
+    ".p2align 9\n"
     "hostile_transfer:\n"
     "push %rbp; push %rbx; push %r12; push %r13; push %r14; push %r15\n"
     "rdfsbase %rax; push %rax; push %rdi; push %rsi\n"
@@ -35,7 +37,7 @@ __asm__(
     "mov (%rcx), %rdi; mov 8(%rcx), %rsi; mov 16(%rcx), %rdx; mov 24(%rcx), %r10; mov 32(%rcx), %r8; mov 40(%rcx), %r9\n"
     "xor %ebx, %ebx; xor %ebp, %ebp; xor %r12d, %r12d; xor %r13d, %r13d; xor %r14d, %r14d; xor %r15d, %r15d\n"
     "movq $1, %gs:112; syscall; test %rax, %rax; jnz 3f\n"
-    "2: mov $28, %eax; mov (%rsp), %rdi; syscall\n"
+    "2: mov hostile_yield(%rip), %rax; mov (%rsp), %rdi; syscall\n"
     "movabs $0x4000000000000000, %rax; or (%rsp), %rax; mov $1, %r12d\n"
     "xor %edi, %edi; xor %esi, %esi; xor %edx, %edx; xor %r10d, %r10d; xor %r8d, %r8d; xor %r9d, %r9d; syscall; jmp 2b\n"
     "3: movq $0, %gs:112; mov hostile_stack(%rip), %rsp; pop %rcx; pop %rcx; jmp 4f\n"
@@ -47,19 +49,19 @@ __asm__(
 
 // Asks an environment, so often at most while it is busy: 0 once it has answered. The gate must be open.
 static uint64_t ask(uint64_t callee, uint64_t *message, int most) {
-    uint64_t error = 1;
+    uint64_t error = *(volatile const uint64_t *)&hostile_yield;
     PRIVATE[CRITICAL_SECTION]++;
     uint64_t entries[2] = {PRIVATE[SYNCHRONOUS_ENTRY], PRIVATE[ASYNCHRONOUS_ENTRY]};
     PRIVATE[SYNCHRONOUS_ENTRY] = PRIVATE[ASYNCHRONOUS_ENTRY] = (uint64_t)hostile_answer;
     for (int tries = 0; error && tries < most; tries++) {
         error = hostile_transfer(message, callee);
-        if (error) call_kernel(28, callee, 0, 0, 0, 0, 0);
+        if (error) call_kernel(ROW_TIME_SLICE_YIELD, callee, 0, 0, 0, 0, 0);
     }
     PRIVATE[SYNCHRONOUS_ENTRY] = entries[0];
     PRIVATE[ASYNCHRONOUS_ENTRY] = entries[1];
     PRIVATE[CRITICAL_SECTION]--;
     // The end of a slice that came meanwhile.
-    if (PRIVATE[PENDING]) PRIVATE[PENDING] = 0, call_kernel(28, 0, 0, 0, 0, 0, 0);
+    if (PRIVATE[PENDING]) PRIVATE[PENDING] = 0, call_kernel(ROW_TIME_SLICE_YIELD, 0, 0, 0, 0, 0, 0);
     return error;
 }
 
