@@ -434,6 +434,10 @@ service_entry! {
 /// How often an answer is tried to a caller that cannot be entered, because it runs just then to see that none has
 /// come.
 const ANSWER_TRIES: u64 = 16;
+/// The same once it does not run: it may have stopped between the try and the look.
+const LAST_TRIES: u64 = 2;
+/// How long a service pauses before the next try: all tries together are some ten thousand instructions.
+const PAUSES: u32 = 256;
 
 /// Serves a call. Upcalls that can wait may come while the service runs; before the answer goes out they must not.
 extern "C" fn serve_one(call: &mut Call) {
@@ -454,14 +458,16 @@ extern "C" fn give_no_other_position(call: &mut Call) {
     }
 }
 
-/// The caller cannot be entered: whether to try the answer once more. If not, it is kept.
+/// The caller cannot be entered: whether to try the answer once more. A caller that runs on another CPU looks for the
+/// answer there, and can be entered soon. Any other one asks for a kept answer when it runs again: the service waits
+/// for no caller, which may be hostile and never be ready.
 extern "C" fn try_again(call: &mut Call) -> u32 {
-    time_slice::yield_now();
-    call.tries -= 1;
+    call.tries = if exposed::runs(call.caller) { call.tries } else { call.tries.min(LAST_TRIES) } - 1;
     if call.tries == 0 {
         keep_answer(call.caller, &call.message);
         return 0;
     }
+    (0..PAUSES).for_each(|_| core::hint::spin_loop());
     give_no_other_position(call);
     1
 }
