@@ -61,7 +61,11 @@ impl Images {
     /// When no crate has a program of that name, or its file is damaged.
     pub fn program(&self, name: &str) -> Result<Vec<u8>> {
         let found = self.programs.iter().find(|program| program.target == name);
-        let program = found.ok_or_else(|| Failure::new(format!("no guest program is called {name}")))?;
+        let program = found.ok_or_else(|| {
+            let mut names: Vec<&str> = self.programs.iter().map(|program| program.target.as_str()).collect();
+            names.sort_unstable();
+            Failure::new(format!("no guest program is called {name}; there are {}", names.join(", ")))
+        })?;
         let bytes = read_image(&program.file)?;
         elf::check(&bytes, &program.file.display().to_string())?;
         Ok(elf::loadable(&bytes))

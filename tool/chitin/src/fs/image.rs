@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,7 +13,7 @@ use cffs::device::{Device, Failed, Overlay};
 use cffs::error::Error;
 use cffs::file_system::FileSystem;
 use cffs::mount::{Mount, is_closed};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use xn::format::{BLOCK_SIZE, Block};
 
 use crate::failure::{Context, Failure, Result};
@@ -61,7 +61,10 @@ impl Image {
     /// Opens and locks a file: for one writer or several readers.
     pub fn open(path: &Path, writes: bool) -> Result<Self> {
         let refuse = |why: &str| Failure::new(format!("{}: {why}", path.display()));
-        let file = OpenOptions::new().read(true).write(writes).open(path).map_err(|error| match error.kind() {
+        // A FIFO is opened without a wait for its writer, and refused below.
+        let mut options = OpenOptions::new();
+        options.read(true).write(writes).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+        let file = options.open(path).map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem if writes => {
                 refuse("the file is read-only")
             }

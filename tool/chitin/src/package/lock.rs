@@ -31,18 +31,21 @@ pub fn text(packages: &[Package], files: &[PathBuf]) -> Result<String> {
 /// # Errors
 /// When it cannot be read or is none.
 pub fn read(path: &Path) -> Result<(Vec<Package>, String)> {
-    let text = fs::read_to_string(path).context(path.display())?;
+    if !path.is_file() {
+        return Err(Failure::new(format!("--lock {}: this is no file", path.display())));
+    }
+    let text = fs::read_to_string(path).context(format!("--lock {}", path.display()))?;
     let package = |line: &str| match line.split(' ').collect::<Vec<_>>()[..] {
         [name, version, architecture, digest] if Digest::parse(digest).is_ok() => {
             let [name, version, architecture] = [name, version, architecture].map(str::to_owned);
             Ok(Package { name, version, architecture })
         }
-        _ => Err(Failure::new(format!("{}: {line:?} is no line of a lock file", path.display()))),
+        _ => Err(Failure::new(format!("--lock {}: {line:?} is no line of a lock file", path.display()))),
     };
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     let packages = lines.map(package).collect::<Result<Vec<_>>>()?;
     if packages.is_empty() {
-        Err(Failure::new(format!("{}: names no package", path.display())))
+        Err(Failure::new(format!("--lock {}: names no package", path.display())))
     } else {
         Ok((packages, text))
     }
@@ -51,6 +54,13 @@ pub fn read(path: &Path) -> Result<(Vec<Package>, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_file_is_a_lock() {
+        for none in ["/", "/dev/zero"] {
+            assert!(read(Path::new(none)).unwrap_err().to_string().ends_with("this is no file"), "{none}");
+        }
+    }
 
     #[test]
     fn what_is_written_is_read() {

@@ -9,6 +9,7 @@ mod database;
 mod lock;
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -51,9 +52,8 @@ pub struct Options {
 pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let output = &options.output;
     let is_tar = output.extension().is_some_and(|ending| ending == "tar");
-    if !is_tar && output.exists() && fs::read_dir(output).is_ok_and(|mut entries| entries.next().is_some()) {
-        return Err(Failure::new(format!("--output {}: is there already and not empty", output.display())));
-    }
+    check_output(output, is_tar)?;
+    check_lock(options)?;
     let tar = made(workspace, &options.packages, options.lock.as_deref())?;
     if is_tar {
         fs::copy(&tar, output).context(output.display())?;
@@ -66,6 +66,32 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let size = tar.metadata().context(tar.display())?.len() >> 20;
     answer::print(&format!("{}: {size} MiB; ./chitin run --root {0} -- PROGRAM\n", output.display()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Fails early, before packages are fetched, where the root cannot go to `output`.
+fn check_output(output: &Path, is_tar: bool) -> Result<()> {
+    let refuse = |why: &str| Err(Failure::new(format!("--output {}: {why}", output.display())));
+    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match fs::symlink_metadata(output) {
+        Ok(there) if is_tar && there.is_dir() => refuse("is a directory; name a file, or a name without .tar"),
+        Ok(there) if !is_tar && there.is_file() => refuse("is a file; name a new directory, or a name with .tar"),
+        Ok(_) if !is_tar && fs::read_dir(output).is_ok_and(|mut entries| entries.next().is_some()) => {
+            refuse("is there already and not empty")
+        }
+        Err(_) if is_tar && !folder.is_dir() => refuse("its folder is not there; make it first"),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => refuse("its folder is a file"),
+        _ => Ok(()),
+    }
+}
+
+/// Fails where neither the command line nor the lock file names packages.
+fn check_lock(options: &Options) -> Result<()> {
+    match &options.lock {
+        Some(lock) if options.packages.is_empty() && !lock.exists() => {
+            Err(Failure::new(format!("--lock {}: no such file; name packages to make it", lock.display())))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The root of these packages, for a run. As long as the host's package lists are the same, a root that was made before

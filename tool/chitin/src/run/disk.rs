@@ -39,10 +39,17 @@ pub struct Locked {
     pub bytes: u64,
 }
 
-/// `FILE` or `FILE:SIZE`.
+/// `FILE` or `FILE:SIZE`. A digit behind the last colon begins a size, unless a file has the whole name.
 pub fn parse(text: &str) -> std::result::Result<Wanted, String> {
-    let sized = text.rsplit_once(':').and_then(|(file, size)| Some((file, size::mebibytes(size).ok()?)));
-    let (file, size) = sized.map_or((text, None), |(file, size)| (file, Some(size)));
+    let (file, size) = match text.rsplit_once(':').map(|(file, size)| (file, size, size::mebibytes(size))) {
+        Some((file, _, Ok(mebibytes))) => (file, Some(mebibytes)),
+        Some((_, size, Err(why)))
+            if size.starts_with(|first: char| first.is_ascii_digit()) && !Path::new(text).exists() =>
+        {
+            return Err(why);
+        }
+        _ => (text, None),
+    };
     if file.is_empty() {
         Err("a disk is given as FILE or FILE:SIZE".into())
     } else {
@@ -186,6 +193,9 @@ mod tests {
         assert_eq!(parse("a:b:1G"), wanted("a:b", Some(1024)));
         assert_eq!(parse("a:b"), wanted("a:b", None));
         assert!(parse("").is_err() && parse(":64M").is_err());
+        for wrong in ["a:4K", "a:0", "a:1.5G"] {
+            assert!(parse(wrong).unwrap_err().contains("is no size"), "{wrong}");
+        }
     }
 
     #[test]

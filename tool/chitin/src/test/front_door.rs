@@ -265,6 +265,24 @@ chitin: /none: no such program in the root file system\ngone\n",
             $chitin run --disk d -- cat /disk/a",
         "resource busy\nresource busy\na\n",
     ),
+    well(
+        "bad_uses_are_refused_in_one_line_at_once",
+        "mkfifo fifo; : > text; mkdir dir; try() { timeout 60 $chitin \"$@\" > out 2> said; echo $? $(grep -c . said) $(sed 's/^chitin: //; s/ (see.*//' said); }
+            try fs ls fifo; try fs make x:4K; try run --disk x:0 -- true; try root hello -o text/x; try root hello -o none/x.tar
+            try root hello -o text; try root --lock none -o a.tar; try root --lock dir hello -o a.tar; try root --lock /dev/zero -o a.tar
+            try run --native none | sed 's/ there are .* http, .*/ there is http/'; ls",
+        "125 1 fifo: neither a file nor a disk of this machine
+2 1 invalid value 'x:4K' for '<FILE[:SIZE]>': \"4K\" is no size: write 64M or 2G
+2 1 invalid value 'x:0' for '--disk <FILE[:SIZE]>': \"0\" is no size: write 64M or 2G
+125 1 --output text/x: its folder is a file
+125 1 --output none/x.tar: its folder is not there; make it first
+125 1 --output text: is a file; name a new directory, or a name with .tar
+125 1 --lock none: no such file; name packages to make it
+125 1 --lock dir: this is no file
+125 1 --lock /dev/zero: this is no file
+125 1 no guest program is called none; there is http
+dir\nfifo\nout\nsaid\ntext\ntmp\n",
+    ),
     plain("a_shared_folder_that_is_not_there", "$chitin run -v none:/d -- true", 125, "--volume none: No such file"),
     plain("a_shared_folder_without_a_place", "$chitin run -v none -- true", 2, "is given as HOST:GUEST"),
     well("the_version_names_the_interface", "$chitin --version | sed 's/.*interface 0x.*/named/'; $chitin completions bash | grep -q 'complete -F' && echo completes", "named\ncompletes\n"),
