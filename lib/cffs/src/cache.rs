@@ -3,7 +3,7 @@
 //! XN's registry finds a block. This file binds, reads and replaces. Replacement is second chance over clean pages. A
 //! page that the current step has touched, or that is pinned, stays. Cost: one word and one bit a page.
 
-use crate::device::Device;
+use crate::device::{Change, Device};
 use crate::error::{Error, Result};
 use crate::file_system::{CALLER, FileSystem};
 use crate::layout::indirect::BLOCK_POINTERS;
@@ -83,6 +83,8 @@ impl<D: Device> FileSystem<'_, D> {
             }
             let empty = self.xn.memory.registry.blocks[page].name == 0;
             if empty || !core::mem::take(&mut self.cache.referenced[page]) && self.xn.release(page).is_ok() {
+                // The device has no say in what leaves the cache.
+                let _ = self.device.permit(&Change::Release { page });
                 self.cache.touch(page);
                 return Some(page);
             }
@@ -120,7 +122,7 @@ impl<D: Device> FileSystem<'_, D> {
         let mut outcome = Ok(());
         for (block, (parent, sector)) in (first..).zip(children) {
             outcome = self.free_page().and_then(|page| {
-                let bound = self.xn.bind(&CALLER, *parent, *sector, block, page)?;
+                let bound = self.bind_page(*parent, *sector, block, page)?;
                 self.cache.owner[page] = owner;
                 self.cache.touch(page);
                 if bound != Bound::Zeroed {
@@ -165,8 +167,13 @@ impl<D: Device> FileSystem<'_, D> {
         page: usize,
         owner: Number,
     ) -> Result<usize> {
-        let bound = self.xn.bind(&CALLER, parent, sector, block, page)?;
+        let bound = self.bind_page(parent, sector, block, page)?;
         self.fill(page, bound, owner)
+    }
+
+    fn bind_page(&mut self, parent: usize, sector: usize, block: u64, page: usize) -> Result<Bound> {
+        self.device.permit(&Change::Bind { parent: Some((parent, sector)), block, page })?;
+        Ok(self.xn.bind(&CALLER, parent, sector, block, page)?)
     }
 
     /// The page of child node `index` of a node.
@@ -252,7 +259,7 @@ impl<D: Device> FileSystem<'_, D> {
     pub(crate) fn bind_fresh(&mut self, parent: usize, block: u64) -> Result<usize> {
         let owner = self.cache.owner[parent];
         let page = self.replace().ok_or(Error::NoMemory)?;
-        let bound = (0..SECTORS).find_map(|sector| self.xn.bind(&CALLER, parent, sector, block, page).ok());
+        let bound = (0..SECTORS).find_map(|sector| self.bind_page(parent, sector, block, page).ok());
         self.fill(page, bound.ok_or(Error::Damaged(block))?, owner)
     }
 }

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use xn::format::Block;
+use xn::transaction::Transaction;
 
 /// A transfer or a flush failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +11,38 @@ pub struct Failed;
 
 /// Most blocks of one transfer.
 pub const RUN: usize = 16;
+
+/// A change that the library's XN is about to carry out.
+#[derive(Clone, Copy, Debug)]
+pub enum Change<'a> {
+    /// A page is bound to a block of a sector of the block in a page, or without that to the root.
+    Bind {
+        /// Page and sector.
+        parent: Option<(usize, usize)>,
+        /// The block.
+        block: u64,
+        /// The page, which caches nothing.
+        page: usize,
+    },
+    /// Metadata changes.
+    Modify(&'a Transaction<'a>),
+    /// Bytes are stored in a page of data.
+    Store {
+        /// The page.
+        page: usize,
+        /// First byte.
+        offset: usize,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+    /// A page has given its block up.
+    Release {
+        /// The page.
+        page: usize,
+    },
+    /// Held blocks to which nothing on disk leads are freed.
+    Reclaim,
+}
 
 /// An array of blocks of 4,096 bytes. Each call returns when its transfer has completed.
 pub trait Device {
@@ -30,6 +63,12 @@ pub trait Device {
     /// Writes neighbouring blocks, at most [`RUN`]. Where it fails, some may have been written.
     fn write_run(&mut self, first: u64, blocks: &[&Block]) -> Result<(), Failed> {
         (first..).zip(blocks).try_for_each(|(block, bytes)| self.write(block, bytes))
+    }
+
+    /// Carries a change out where the device has an XN of its own, as [`crate::guarded`] has. Any other device
+    /// permits everything.
+    fn permit(&mut self, _: &Change<'_>) -> xn::error::Result<()> {
+        Ok(())
     }
 }
 
@@ -56,6 +95,10 @@ impl<D: Device> Device for &mut D {
 
     fn write_run(&mut self, first: u64, blocks: &[&Block]) -> Result<(), Failed> {
         (**self).write_run(first, blocks)
+    }
+
+    fn permit(&mut self, change: &Change<'_>) -> xn::error::Result<()> {
+        (**self).permit(change)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Edits: sectors changed in a copy, then given to XN as one transaction of the bytes that differ.
 
-use crate::device::Device;
+use crate::device::{Change as Offered, Device};
 use crate::error::{Error, Result};
 use crate::file_system::{CALLER, FileSystem};
 use crate::layout::inode::{Inode, SIZE};
@@ -8,8 +8,11 @@ use crate::layout::node::inode_place;
 use crate::layout::{Content, Number};
 use alloc::vec::Vec;
 use xn::error::Error as Xn;
-use xn::format::{CONTENT, SECTOR_SIZE};
+use xn::format::{CONTENT, REGION_BLOCKS, SECTOR_SIZE};
 use xn::transaction::{Action, Change, Declared, MAX_CHANGES, MAX_DECLARED, Transaction};
+
+/// Ranges that the kernel's XN takes in one transaction.
+const MOST_DECLARED: usize = 8;
 
 /// A transaction in the making.
 #[derive(Default)]
@@ -38,7 +41,7 @@ impl Edit {
 
     /// Whether one more range may not fit.
     pub(crate) fn is_full(&self) -> bool {
-        self.declared.len() >= MAX_DECLARED
+        self.declared.len() >= MOST_DECLARED
     }
 
     /// Whether it changes this sector.
@@ -139,6 +142,16 @@ impl<D: Device> FileSystem<'_, D> {
         };
         let changes: Vec<Change<'_>> = ranges.iter().map(change).collect();
         let transaction = Transaction { shown: &[], changes: &changes, declared: &edit.declared };
+        // A device with an XN of its own carries the transaction out first. What this one would refuse is asked before.
+        for range in &edit.declared {
+            self.load_map(range.first / REGION_BLOCKS)?;
+            self.load_map((range.first + range.count - 1) / REGION_BLOCKS)?;
+        }
+        let frees = edit.declared.iter().any(|range| range.action == Action::Free);
+        if frees && self.xn.ledger_room() < MAX_DECLARED {
+            return Err(Error::Refused(Xn::Exhausted));
+        }
+        self.device.permit(&Offered::Modify(&transaction))?;
         Ok(self.xn.modify(&CALLER, &transaction)?)
     }
 }

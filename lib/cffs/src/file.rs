@@ -3,7 +3,7 @@
 //! A file block without pointer is a hole, and a reserved one reads as zeros. Bytes behind the end of a file are zeros
 //! in its last block; an extension makes sure.
 
-use crate::device::{Device, RUN};
+use crate::device::{Change, Device, RUN};
 use crate::edit::Edit;
 use crate::error::{Error, Result};
 use crate::file_system::{CALLER, FileSystem};
@@ -198,6 +198,7 @@ impl<D: Device> FileSystem<'_, D> {
 
     /// Stores bytes in a data page.
     pub(crate) fn store(&mut self, page: usize, offset: usize, bytes: &[u8]) -> Result<()> {
+        self.device.permit(&Change::Store { page, offset, bytes })?;
         self.xn.open(&CALLER, page)?;
         self.xn.frames.store(page, offset, bytes);
         Ok(self.xn.close_mapping(page)?)

@@ -26,6 +26,7 @@ pub mod examine;
 pub mod extent;
 pub mod file;
 pub mod file_system;
+pub mod guarded;
 pub mod layout;
 pub mod list;
 pub mod make;

@@ -27,7 +27,7 @@ pub(crate) const MAGIC: [u8; 8] = *b"C-FFS v1";
 /// Name in the root catalogue.
 pub(crate) const ROOT_NAME: &[u8] = b"c-ffs";
 /// Slot of the root catalogue.
-pub(crate) const ROOT_SLOT: usize = 0;
+pub const ROOT_SLOT: usize = 0;
 
 /// The root block: its sector 0 has the magic and the inode of the root directory.
 pub(crate) fn root_sector(block: u64, options: &Options) -> [u8; xn::format::CONTENT] {

@@ -2,12 +2,12 @@
 
 use crate::arena::{Arena, Pages};
 use crate::cache::Cache;
-use crate::device::Device;
+use crate::device::{Change as Offered, Device};
 use crate::error::{Error, Result};
 use crate::file_system::{CALLER, Counts, FileSystem, Pending};
 use crate::make::{MAGIC, Options, ROOT_NAME, ROOT_SLOT, root_sector};
 use crate::recovery::Repairs;
-use crate::template::{self, Native, ROOT};
+use crate::template::{self, Guard, Native, ROOT};
 use alloc::collections::BTreeMap;
 use xn::binding::Bound;
 use xn::format::{BLOCK_SIZE, Block, MAGIC as VOLUME_MAGIC, State, Superblock, VERSION};
@@ -48,19 +48,21 @@ pub fn is_closed<D: Device>(device: &mut D) -> Result<bool> {
 
 /// Fails unless a device holds a file system that this library can mount, as far as superblock and templates say.
 pub fn inspect<D: Device>(device: &mut D) -> Result<()> {
+    guard(device).map(|_| ())
+}
+
+/// Whom the volume of a device permits to use it.
+pub fn guard<D: Device>(device: &mut D) -> Result<Guard> {
     let found = superblock(device)?;
-    let known = template::is_known(&found.volume, |block, bytes| device.read(block, bytes).map_err(|_| Error::Io))?;
-    if known { Ok(()) } else { Err(Error::Foreign) }
+    let read = |block, bytes: &mut Block| device.read(block, bytes).map_err(|_| Error::Io);
+    template::guard_of(&found.volume, read)?.ok_or(Error::Foreign)
 }
 
 impl Arena {
     /// Mounts the file system of a device. Gives what recovery repaired.
     pub fn mount<D: Device>(&mut self, mut device: D, how: Mount) -> Result<(FileSystem<'_, D>, Repairs)> {
         let found = superblock(&mut device)?;
-        let known = template::is_known(&found.volume, |block, bytes| device.read(block, bytes).map_err(|_| Error::Io))?;
-        if !known {
-            return Err(Error::Foreign);
-        }
+        guard(&mut device)?;
         let clean = found.state == State::Clean;
         let xn = self.open_volume(&mut device, found)?;
         let mut system = FileSystem::over(xn, device, how);
@@ -155,6 +157,8 @@ impl<'a, D: Device> FileSystem<'a, D> {
     pub(crate) fn bind_root_block(&mut self) -> Result<usize> {
         let tree = self.xn.root_mount(ROOT_SLOT)?;
         let page = self.free_page()?;
+        let root = self.xn.root(ROOT_SLOT)?.ok_or(Error::NoFileSystem)?;
+        self.device.permit(&Offered::Bind { parent: None, block: root.block, page })?;
         let bound: Bound = self.xn.bind_root(&CALLER, tree, page)?;
         self.fill(page, bound, self.root)
     }

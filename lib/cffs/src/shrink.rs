@@ -16,8 +16,8 @@ use xn::format::{BLOCK_SIZE, SECTORS};
 use xn::template::RESERVED;
 use xn::transaction::Action;
 
-/// Pointers that one transaction clears: with eight bytes each, the rest of XN's 512 is for the inode.
-const BATCH: usize = 48;
+/// Pointers that one transaction clears: the kernel's XN takes no more blocks with an indirect sector and a node's.
+const BATCH: usize = 16;
 
 /// A range of pointers in one sector.
 struct Row {

@@ -3,7 +3,7 @@
 //! A group is 16 neighbouring blocks. A directory takes its nodes and the first blocks of its files from its group
 //! while that has room, then from the next free group. Data follows its predecessor.
 
-use crate::device::Device;
+use crate::device::{Change, Device};
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use xn::error::Error as Xn;
@@ -109,6 +109,8 @@ impl<D: Device> FileSystem<'_, D> {
         let held = |system: &Self| system.xn.memory.ledger.iter().filter(|record| record.count > 0).count();
         let (mut before, mut now) = (usize::MAX, held(self));
         while now < before && now > 0 {
+            // The device refuses nothing here: what it frees later, it refuses to allocate.
+            let _ = self.device.permit(&Change::Reclaim);
             let mut cursor = 0;
             while let Err(Xn::Again(next)) = self.xn.reclaim(cursor) {
                 cursor = next;

@@ -237,11 +237,26 @@ fn compare(system: &mut System<'_>, model: &Model) -> BTreeMap<Id, u64> {
     numbers
 }
 
-fn run(seed: u64, steps: u32, arena: &mut Arena) -> u32 {
-    println!("seed {seed}");
-    let device: Memory = volume(12_000);
+/// Where the volume is: on the raw device, in a kernel's XN, or there with another environment that disturbs it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Place {
+    Raw,
+    Kernel,
+    Disturbed,
+}
+
+/// How many operations were refused, and how often the volume was disturbed.
+fn run(seed: u64, steps: u32, arena: &mut Arena, place: Place) -> (u32, u64) {
+    println!("seed {seed}, {place:?}");
+    let raw: Memory = volume(12_000);
+    let mut disturbed = 0;
     let (mut model, mut random, mut refused) = (Model::default(), Random(seed), 0);
     for _ in 0..3 {
+        let device = match place {
+            Place::Raw => raw.clone(),
+            Place::Kernel => raw.guarded(arena.pages(), None),
+            Place::Disturbed => raw.guarded(arena.pages(), Some(Random(seed))),
+        };
         let (mut system, repairs) = arena.mount(device.clone(), support::HOW).expect("it mounts");
         assert!(repairs.is_none());
         let numbers = compare(&mut system, &model);
@@ -257,22 +272,38 @@ fn run(seed: u64, steps: u32, arena: &mut Arena) -> u32 {
         (model, random) = (pair.model, pair.random);
         compare(&mut system, &model);
         system.unmount().expect("it can be closed");
-        check(&device, arena);
+        disturbed += device.stop();
+        check(&raw, arena);
     }
-    refused
+    (refused, disturbed)
 }
 
 #[test]
 fn random_operations_agree_with_the_model() {
     if let Some(seed) = std::env::var("CHITIN_SEED").ok().and_then(|seed| seed.parse().ok()) {
-        run(seed, 400, &mut Arena::new(96, 256));
+        for place in [Place::Raw, Place::Kernel, Place::Disturbed] {
+            run(seed, 400, &mut Arena::new(96, 256), place);
+        }
         return;
     }
     let mut refused = 0;
     for seed in 0..30 {
         // Small caches write back and replace in the middle of operations.
         let pages = [64, 96, 1_000][seed as usize % 3];
-        refused += run(seed, 300, &mut Arena::new(pages, 256));
+        refused += run(seed, 300, &mut Arena::new(pages, 256), Place::Raw).0;
     }
     assert!(refused > 500, "{refused}");
+}
+
+/// The kernel's XN and the library's accept the same, and what another environment may do to frames changes nothing.
+#[test]
+fn fault_67_emptied_frames_come_back() {
+    let (mut refused, mut disturbed) = (0, 0);
+    for seed in 100..116 {
+        let pages = [64, 96, 512][seed as usize % 3];
+        let place = if seed % 4 == 0 { Place::Kernel } else { Place::Disturbed };
+        let (more, often) = run(seed, 200, &mut Arena::new(pages, 256), place);
+        (refused, disturbed) = (refused + more, disturbed + often);
+    }
+    assert!(refused > 150 && disturbed > 2000, "{refused} {disturbed}");
 }

@@ -1,14 +1,17 @@
 //! Support of the tests: a device in memory, a new file system, a model.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod kernel;
 pub mod model;
 
 use cffs::arena::Arena;
-use cffs::device::{Device, Failed};
+use cffs::device::{Change, Device, Failed};
 use cffs::examine::examine;
 use cffs::file_system::FileSystem;
+use cffs::guarded::Guarded;
 use cffs::make::{Options, make};
 use cffs::mount::Mount;
+use kernel::Kernel;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -25,6 +28,8 @@ pub struct Memory {
     pub flush_fault: Rc<Cell<bool>>,
     /// Transfers that failed.
     pub failures: Rc<Cell<u64>>,
+    /// The kernel's XN, where it holds the volume.
+    guard: Option<Rc<RefCell<Guarded<Kernel>>>>,
 }
 
 impl Memory {
@@ -34,6 +39,23 @@ impl Memory {
 
     pub fn with_size(&self, blocks: u64) -> Self {
         Self { blocks, ..self.clone() }
+    }
+
+    /// The device with its volume in a kernel's XN, until [`Self::stop`].
+    pub fn guarded(&self, frames: usize, hostile: Option<Random>) -> Self {
+        let (kernel, superblock) = Kernel::open(self.clone(), frames, hostile);
+        let guard = Guarded::new(kernel, frames, &superblock);
+        Self { guard: Some(Rc::new(RefCell::new(guard))), ..self.clone() }
+    }
+
+    /// Closes the volume in the kernel's XN; gives how often it was disturbed.
+    pub fn stop(&self) -> u64 {
+        let Some(guard) = &self.guard else { return 0 };
+        let mut guard = guard.borrow_mut();
+        assert_eq!(guard.finish(), Ok(()), "what another environment delayed, comes to an end");
+        let kernel = &mut guard.rows;
+        assert_eq!(kernel.stop(), Ok(()), "what the library closes, the kernel closes");
+        kernel.disturbed
     }
 
     /// A device with the same content that shares nothing.
@@ -92,6 +114,9 @@ impl Device for Memory {
     }
 
     fn read(&mut self, block: u64, bytes: &mut Block) -> Result<(), Failed> {
+        if let Some(guard) = &self.guard {
+            return guard.borrow_mut().read(block, bytes);
+        }
         self.outcome()?;
         match self.cells.borrow().get(&block) {
             Some(cell) => bytes.copy_from_slice(&cell[..]),
@@ -101,13 +126,23 @@ impl Device for Memory {
     }
 
     fn write(&mut self, block: u64, bytes: &Block) -> Result<(), Failed> {
+        if let Some(guard) = &self.guard {
+            return guard.borrow_mut().write(block, bytes);
+        }
         self.outcome()?;
         assert!(block < self.blocks);
         self.cells.borrow_mut().insert(block, Box::new(*bytes));
         Ok(())
     }
 
+    fn permit(&mut self, change: &Change<'_>) -> xn::error::Result<()> {
+        self.guard.as_ref().map_or(Ok(()), |guard| guard.borrow_mut().permit(change))
+    }
+
     fn flush(&mut self) -> Result<(), Failed> {
+        if let Some(guard) = &self.guard {
+            return guard.borrow_mut().flush();
+        }
         if self.flush_fault.get() {
             return Err(Failed);
         }
