@@ -36,7 +36,7 @@ const PLUGIN_TRIAL: Duration = Duration::from_millis(700);
 const PEER_BASE: &str = "console=ttyS0 quiet panic=-1";
 /// What gives it its best: no mitigations, no clearing of pages, no security modules, a clock that it trusts.
 const PEER_TUNED: &str = "mitigations=off init_on_alloc=0 audit=0 apparmor=0 selinux=0 lsm= \
-                          randomize_kstack_offset=off nokaslr tsc=reliable disk_options=noatime,data=writeback";
+                          randomize_kstack_offset=off nokaslr tsc=reliable disk_noatime=1 disk_options=data=writeback";
 
 /// A system that programs are measured on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize, serde::Serialize)]

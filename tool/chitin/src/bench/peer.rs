@@ -21,7 +21,7 @@ use super::report::Clock;
 const PACKAGE: &str = "linux-image-cloud-amd64";
 /// What the kernel needs for a disk, in the order in which it is loaded.
 const MODULES: [&str; 6] =
-    ["virtio", "virtio_ring", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk"];
+    ["virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk"];
 /// Where its kernel stands in the cache.
 const FOLDER: &str = "linux-peer";
 /// Where the programs that are measured have their sources.
