@@ -182,6 +182,15 @@ static void find_on_disk(const char *disk) {
     printf("on the disk: %d\n", found);
 }
 
+/* The first records of the kernel's registry, which all programs may read: 64 bytes each, the first word is a block's
+ * number + 1. Whether the kernel holds the root catalogue, block 1, and many blocks of the volume. */
+static int is_in_registry(void) {
+    const uint64_t *records = (const uint64_t *)0xffffc00038000000;
+    int used = 0;
+    for (int record = 0; record < 64; record++) used += records[8 * record] > 258;
+    return records[0] == 2 && used >= 16;
+}
+
 int main(int count, char **arguments) {
     if (count < 5 || chdir(arguments[1])) return 2;
     long steps = atol(arguments[2]), ballast = atol(arguments[4]);
@@ -201,5 +210,6 @@ int main(int count, char **arguments) {
     }
     printf("%ld operations\n", steps);
     if (count > 5) find_on_disk(arguments[5]);
+    if (count > 5) printf("in the kernel's registry: %d\n", is_in_registry());
     return 0;
 }

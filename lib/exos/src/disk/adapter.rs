@@ -36,6 +36,11 @@ impl Adapter {
         Ok(Self { disk, buffer: windows.open(pages, KeyIndex::FIRST, true)? })
     }
 
+    /// Number of the disk.
+    pub fn number(&self) -> u64 {
+        self.disk
+    }
+
     fn transfer(&self, direction: Direction, place: u64, bytes: u64) -> core::result::Result<(), Failed> {
         let outcome = &self.buffer.words()[STATUS];
         outcome.store(0, SeqCst);

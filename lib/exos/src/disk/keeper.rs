@@ -11,6 +11,7 @@
 
 use super::adapter::{Adapter, BLOCK};
 use super::letter;
+use super::medium::{self, Medium, RECORDS};
 use crate::address_map::PAGE_SIZE;
 use crate::errno::Errno;
 use crate::hw::current::set_service_state;
@@ -39,7 +40,6 @@ use cffs::error::Error;
 use cffs::file_system::FileSystem;
 use cffs::layout::Number;
 use cffs::make::Options;
-use cffs::mount::Mount;
 use cffs::name::New;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
@@ -51,8 +51,6 @@ use runtime::predicate::{Operator, clock, word};
 pub const STACK_PAGES: usize = 64;
 /// Blocks that the cache of each file system holds.
 const CACHE: usize = 512;
-/// Ledger records of each file system.
-const RECORDS: usize = 1024;
 /// Pages that one read brings.
 const AHEAD: u64 = 16;
 /// Nanoseconds between two write-backs of what no program asked for.
@@ -90,6 +88,8 @@ pub struct Requests {
     pub contents: Vec<u8>,
     /// Why a disk is not mounted, for people.
     pub complaints: Vec<String>,
+    /// Why a mounted disk is less protected than others, for people.
+    pub warnings: Vec<String>,
 }
 
 impl Requests {
@@ -102,7 +102,7 @@ impl Requests {
 /// The file system of one disk.
 struct Volume {
     id: VolumeId,
-    system: Option<FileSystem<'static, Adapter>>,
+    system: Option<FileSystem<'static, Medium>>,
     /// A blank disk, until the first write-back.
     blank: Option<Adapter>,
     numbers: BTreeMap<NodeId, Number>,
@@ -192,8 +192,11 @@ fn mount(state: &'static State, number: u64, content: u8) -> Result<Volume, Stri
         volume.blank = Some(adapter);
         vec![(0, root())]
     } else {
-        let arena = Box::leak(Box::new(Arena::new(CACHE, RECORDS)));
-        let (mut system, _) = arena.mount(adapter, Mount { read_only: false, now: now() }).map_err(explain)?;
+        let (mut system, why) = medium::mount(adapter, CACHE, now()).map_err(explain)?;
+        if let Some(why) = why {
+            let line = format!("/dev/vd{}: the kernel does not protect its blocks: {why}", letter(number));
+            state.lock().server.keeper.warnings.push(line);
+        }
         let found = walk(&mut system, if is_root { &KEPT_IN_MEMORY } else { &[] }).map_err(explain)?;
         volume.system = Some(system);
         found
@@ -233,7 +236,7 @@ fn root() -> Restored {
 }
 
 /// Every node of a file system, directories before what they hold; without these names of its root directory.
-fn walk(system: &mut FileSystem<'static, Adapter>, without: &[&[u8]]) -> Result<Vec<(Number, Restored)>, Error> {
+fn walk(system: &mut FileSystem<'static, Medium>, without: &[&[u8]]) -> Result<Vec<(Number, Restored)>, Error> {
     let mut seen = BTreeMap::new();
     let top = system.root();
     let mut all = vec![(top, restored(system, top, 0, Vec::new(), None)?)];
@@ -258,7 +261,7 @@ fn walk(system: &mut FileSystem<'static, Adapter>, without: &[&[u8]]) -> Result<
 }
 
 fn restored(
-    system: &mut FileSystem<'static, Adapter>,
+    system: &mut FileSystem<'static, Medium>,
     number: Number,
     directory: usize,
     name: Vec<u8>,
@@ -325,7 +328,7 @@ fn round(state: &'static State, volumes: &mut [Volume], asked: u64, ends: bool) 
             && outcome.is_ok()
             && let Some(system) = volume.system.take()
         {
-            outcome = system.unmount().map(drop).map_err(errno);
+            outcome = medium::unmount(system).map_err(errno);
         }
         volume.count_space(state);
     }
@@ -367,9 +370,8 @@ impl Volume {
             volume[..8].copy_from_slice(&now().to_le_bytes());
         }
         let options = Options { volume, now: now(), owner: (0, 0, 0o755) };
-        let arena = Box::leak(Box::new(Arena::new(CACHE, RECORDS)));
-        cffs::make::make(&mut adapter, arena, &options)?;
-        let (system, _) = arena.mount(adapter, Mount { read_only: false, now: now() })?;
+        cffs::make::make(&mut adapter, &mut Arena::new(CACHE, RECORDS), &options)?;
+        let (system, _) = medium::mount(adapter, CACHE, now())?;
         let root = system.root();
         self.numbers.values_mut().for_each(|number| *number = root);
         self.system = Some(system);
@@ -441,7 +443,7 @@ impl Volume {
 /// Keeps the inode of a node alive that loses its last name while processes have it open; the node then.
 fn keep_open(
     state: &'static State,
-    system: &mut FileSystem<'static, Adapter>,
+    system: &mut FileSystem<'static, Medium>,
     numbers: &BTreeMap<NodeId, Number>,
     change: &Change,
 ) -> Option<NodeId> {
@@ -452,7 +454,7 @@ fn keep_open(
 }
 
 /// Ends [`keep_open`] for a node that is gone; whether it could.
-fn close(system: &mut FileSystem<'static, Adapter>, numbers: &mut BTreeMap<NodeId, Number>, id: NodeId) -> bool {
+fn close(system: &mut FileSystem<'static, Medium>, numbers: &mut BTreeMap<NodeId, Number>, id: NodeId) -> bool {
     let Some(number) = numbers.remove(&id) else { return true };
     let is_closed = system.close(number).is_ok();
     if !is_closed {
@@ -462,7 +464,7 @@ fn close(system: &mut FileSystem<'static, Adapter>, numbers: &mut BTreeMap<NodeI
 }
 
 fn apply(
-    system: &mut FileSystem<'static, Adapter>,
+    system: &mut FileSystem<'static, Medium>,
     numbers: &mut BTreeMap<NodeId, Number>,
     orphans: &[NodeId],
     change: Change,
@@ -510,7 +512,7 @@ fn apply(
 /// Writes dirty pages of a file, neighbours together.
 fn write_pages(
     state: &'static State,
-    system: &mut FileSystem<'static, Adapter>,
+    system: &mut FileSystem<'static, Medium>,
     (id, number): (NodeId, Number),
     size: u64,
     pages: &BTreeSet<u64>,
@@ -549,7 +551,7 @@ fn copy_onto(state: &'static State, run: &mut Vec<u8>, (id, index): (NodeId, u64
 
 fn write_node(
     state: &'static State,
-    system: &mut FileSystem<'static, Adapter>,
+    system: &mut FileSystem<'static, Medium>,
     numbers: &BTreeMap<NodeId, Number>,
     id: NodeId,
     dirty: &Dirty,

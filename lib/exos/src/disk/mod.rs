@@ -12,6 +12,10 @@ mod keep;
 #[cfg(target_os = "none")]
 pub mod keeper;
 #[cfg(target_os = "none")]
+pub mod kernel_volume;
+#[cfg(target_os = "none")]
+pub mod medium;
+#[cfg(target_os = "none")]
 pub mod raw;
 
 pub use unix_core::block_cache;

@@ -15,6 +15,7 @@ pub mod pager;
 pub mod preload_abi;
 pub mod signal_frame;
 pub mod usercopy;
+pub mod volume;
 
 use crate::errno::Result;
 use runtime::{UserAddress, syscall};

@@ -18,8 +18,11 @@ impl Session {
             return true;
         }
         self.wait_for_keeper(|session| session.state.lock().server.keeper.has_begun);
-        let complaints = core::mem::take(&mut self.state.lock().server.keeper.complaints);
-        complaints.iter().for_each(|line| runtime::error_line!("chitin: {line}"));
+        let (complaints, warnings) = {
+            let keeper = &mut self.state.lock().server.keeper;
+            (core::mem::take(&mut keeper.complaints), core::mem::take(&mut keeper.warnings))
+        };
+        complaints.iter().chain(&warnings).for_each(|line| runtime::error_line!("chitin: {line}"));
         complaints.is_empty() || !self.state.lock().server.keeper.contents.starts_with(b"r")
     }
 
