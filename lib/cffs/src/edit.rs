@@ -151,6 +151,9 @@ impl<D: Device> FileSystem<'_, D> {
         if frees && self.xn.ledger_room() < MAX_DECLARED {
             return Err(Error::Refused(Xn::Exhausted));
         }
+        if !edit.declared.is_empty() {
+            self.free_blocks = None;
+        }
         self.device.permit(&Offered::Modify(&transaction))?;
         Ok(self.xn.modify(&CALLER, &transaction)?)
     }

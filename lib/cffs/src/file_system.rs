@@ -77,6 +77,8 @@ pub struct FileSystem<'a, D: Device> {
     pub(crate) read_only: bool,
     /// The device has writes that no flush covers.
     pub(crate) unflushed: bool,
+    /// Free and held blocks, while they are counted.
+    pub(crate) free_blocks: Option<u64>,
     /// Next block at which the search for a free group begins.
     pub(crate) cursor: u64,
     pub(crate) counts: Counts,

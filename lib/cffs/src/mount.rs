@@ -135,6 +135,7 @@ impl<'a, D: Device> FileSystem<'a, D> {
             next_generation,
             read_only: how.read_only,
             unflushed: false,
+            free_blocks: None,
             cursor: 0,
             counts: Counts::default(),
         }

@@ -109,6 +109,7 @@ impl<D: Device> FileSystem<'_, D> {
         let held = |system: &Self| system.xn.memory.ledger.iter().filter(|record| record.count > 0).count();
         let (mut before, mut now) = (usize::MAX, held(self));
         while now < before && now > 0 {
+            self.free_blocks = None;
             // The device refuses nothing here: what it frees later, it refuses to allocate.
             let _ = self.device.permit(&Change::Reclaim);
             let mut cursor = 0;
@@ -119,14 +120,19 @@ impl<D: Device> FileSystem<'_, D> {
         }
     }
 
-    /// Blocks of the volume, and how many are free or held.
+    /// Blocks of the volume, and how many are free or held. Counting takes 20 instructions a word of the maps, so the
+    /// result is cached until blocks are allocated or freed.
     pub fn space(&mut self) -> Result<(u64, u64)> {
         let blocks = self.xn.superblock().blocks;
+        if let Some(free) = self.free_blocks {
+            return Ok((blocks, free));
+        }
         let mut free = 0;
         for region in 0..self.xn.superblock().regions() {
             self.load_map(region)?;
             free += self.xn.memory.maps.room(region)?;
         }
+        self.free_blocks = Some(free);
         Ok((blocks, free))
     }
 }

@@ -208,12 +208,15 @@ impl BlockDevice {
     }
 }
 
-/// Makes the files on disks durable: `fsync` of any of them.
+/// In place of a node: all files on disks.
+pub const ALL: u64 = 0;
+
+/// Makes a file or directory on a disk durable, or [`ALL`].
 ///
 /// # Errors
 /// `EIO` or `ENOSPC` where something could not be written.
-pub fn sync_files() -> Result<()> {
-    if disk::find(0).is_none() { Ok(()) } else { process().files.lock().sync_files() }
+pub fn sync_files(node: u64) -> Result<()> {
+    if disk::find(0).is_none() { Ok(()) } else { process().files.lock().sync_files(node) }
 }
 
 /// Gives up the clean pages of a file that a disk keeps.
@@ -227,7 +230,7 @@ pub fn discard(node: u64) -> Result<()> {
 /// Writes back all files and flushes every disk: `sync`.
 pub fn sync_all() {
     // As on Linux, sync tells of no error.
-    let _ = sync_files();
+    let _ = sync_files(ALL);
     for number in 0..super::MOST {
         if disk::find(number).is_none() {
             return;

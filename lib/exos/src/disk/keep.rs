@@ -45,13 +45,23 @@ impl FileServer {
         Ok(NOTHING)
     }
 
-    /// See `Request::SyncFiles`: waits for a round that begins after this.
-    pub(crate) fn sync_files(&mut self, ticket: u64) -> Result<Answer> {
+    /// See `Request::SyncFiles`: waits for a round that begins after this, and covers everything or a node.
+    pub(crate) fn sync_files(&mut self, caller: u64, ticket: u64, node: u64) -> Result<Answer> {
         if self.tree.backings.is_empty() {
             return Ok(NOTHING);
         }
         let seen = self.notice.words()[DISK_DONE].load(Acquire);
         let ticket = if ticket == 0 || ticket > self.keeper.asked {
+            if node == 0 {
+                self.keeper.scope.everything = true;
+            } else {
+                let node = self.start(caller, node)?.node;
+                // A file of a volume in memory is where it will ever be.
+                if !self.tree.backings.contains_key(&self.tree.node(node)?.volume) {
+                    return Ok(NOTHING);
+                }
+                self.keeper.scope.nodes.insert(node);
+            }
             self.keeper.asked += 1;
             self.wake_keeper();
             self.keeper.asked

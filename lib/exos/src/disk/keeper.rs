@@ -60,6 +60,15 @@ const ROUNDS: usize = 32;
 /// Blocks that are kept from data, for directory nodes and indirect blocks.
 const MARGIN: u64 = 64;
 
+/// What a write-back makes durable. Changes of names reach C-FFS in every round, for they have an order.
+#[derive(Debug, Default)]
+pub struct Scope {
+    /// All volumes.
+    pub everything: bool,
+    /// Files and directories.
+    pub nodes: BTreeSet<NodeId>,
+}
+
 /// What clients ask of the keeper, in the server.
 #[derive(Debug, Default)]
 pub struct Requests {
@@ -67,6 +76,8 @@ pub struct Requests {
     pub wanted: VecDeque<(NodeId, u64)>,
     /// Number of the last write-back that was asked for.
     pub asked: u64,
+    /// What those that are still to be carried out cover.
+    pub scope: Scope,
     /// Number of the last one that was carried out.
     pub done: u64,
     /// Those that failed: the first and the last number of the round, and why.
@@ -108,6 +119,8 @@ struct Volume {
     numbers: BTreeMap<NodeId, Number>,
     /// Nodes without a name that processes have open: their inodes live on.
     orphans: Vec<NodeId>,
+    /// C-FFS has changes that no sync has made durable.
+    is_unsynced: bool,
 }
 
 type State = Lock<Server>;
@@ -128,14 +141,18 @@ pub extern "C" fn run(argument: u64) {
             tell(notice, DISK_DONE);
         }
         let is_late = runtime::clock::now() >= next;
-        let (asked, done, ends, is_short) = {
+        let (asked, done, ends, is_short, mut scope) = {
             let keeper = &mut state.lock().server.keeper;
-            (keeper.asked, keeper.done, keeper.ends, core::mem::take(&mut keeper.wants_room))
+            let is_short = core::mem::take(&mut keeper.wants_room);
+            (keeper.asked, keeper.done, keeper.ends, is_short, core::mem::take(&mut keeper.scope))
         };
-        if is_late || asked > done || ends || is_short {
-            round(state, &mut volumes, asked, ends);
+        scope.everything |= is_late || ends || is_short;
+        if scope.everything || asked > done {
+            round(state, &mut volumes, &scope, asked, ends);
             tell(notice, DISK_DONE);
-            next = runtime::clock::now() + INTERVAL;
+            if scope.everything {
+                next = runtime::clock::now() + INTERVAL;
+            }
         }
         wait::wait_plainly(&[word(&notice[DISK_WORK], Operator::NotEqual, seen), clock(next)]);
     }
@@ -184,7 +201,7 @@ fn mount(state: &'static State, number: u64, content: u8) -> Result<Volume, Stri
     let (is_blank, is_root) = (content == b'b', content == b'r');
     let adapter = Adapter::new(number, &mut state.lock().server.mappings).map_err(|_| "there is no memory")?;
     let id = FIRST_DISK_VOLUME + number as VolumeId;
-    let mut volume = Volume { id, system: None, blank: None, numbers: BTreeMap::new(), orphans: Vec::new() };
+    let mut volume = Volume { id, system: None, blank: None, numbers: BTreeMap::new(), orphans: Vec::new(), is_unsynced: false };
     if disk::is_read_only(number) {
         return Err(String::from("it cannot be written"));
     }
@@ -316,12 +333,12 @@ fn make_room(tree: &mut FileTree<PageStore>, volumes: &[Volume], few: u64) {
     }
 }
 
-/// One write-back of all volumes.
-fn round(state: &'static State, volumes: &mut [Volume], asked: u64, ends: bool) {
+/// One write-back of what a scope covers.
+fn round(state: &'static State, volumes: &mut [Volume], scope: &Scope, asked: u64, ends: bool) {
     let mut outcome = Ok(());
     state.lock().server.keeper.is_writing = true;
     for volume in volumes.iter_mut() {
-        if let Err(error) = volume.write_back(state) {
+        if let Err(error) = volume.write_back(state, scope) {
             outcome = Err(errno(error));
         }
         if ends
@@ -378,24 +395,31 @@ impl Volume {
         Ok(())
     }
 
-    /// Repeats on the disk what changed in memory.
-    fn write_back(&mut self, state: &'static State) -> Result<(), Error> {
-        let (log, dirty) = {
-            let mut server = state.lock();
-            let tree = &mut server.server.tree;
-            tree.mark_shared(self.id);
-            if !tree.is_changed(self.id) {
-                return Ok(());
-            }
-            let Some(backing) = tree.backings.get_mut(&self.id) else { return Ok(()) };
-            // Times of the root alone make no file system.
-            if backing.is_blank && backing.log.is_empty() {
-                return Ok(());
-            }
-            (backing.is_blank, backing.has_freed) = (false, false);
-            (core::mem::take(&mut backing.log), core::mem::take(&mut backing.dirty))
-        };
+    /// Takes what changed in memory, as far as a scope covers it; nothing where no write-back is needed.
+    fn take_changes(&self, state: &'static State, scope: &Scope) -> Option<(Vec<Change>, BTreeMap<NodeId, Dirty>)> {
+        let mut server = state.lock();
+        let tree = &mut server.server.tree;
+        let covers = |id: NodeId| scope.everything || scope.nodes.contains(&id);
+        tree.mark_shared(self.id, covers);
+        if !tree.is_changed(self.id) && !self.is_unsynced {
+            return None;
+        }
+        let backing = tree.backings.get_mut(&self.id)?;
+        // Times of the root alone make no file system.
+        if backing.is_blank && backing.log.is_empty() {
+            return None;
+        }
+        backing.is_blank = false;
+        backing.has_freed &= !scope.everything;
+        let dirty = backing.dirty.extract_if(.., |id, _| covers(*id)).collect();
+        Some((core::mem::take(&mut backing.log), dirty))
+    }
+
+    /// Repeats on the disk what changed in memory, as far as a scope covers it.
+    fn write_back(&mut self, state: &'static State, scope: &Scope) -> Result<(), Error> {
+        let Some((log, dirty)) = self.take_changes(state, scope) else { return Ok(()) };
         self.make()?;
+        self.is_unsynced = true;
         let Some(system) = self.system.as_mut() else { return Err(Error::Io) };
         let mut outcome = Ok(());
         for change in log {
@@ -421,8 +445,13 @@ impl Volume {
                 }
             }
         }
+        if !scope.everything {
+            let numbers = scope.nodes.iter().filter_map(|id| self.numbers.get(id).copied());
+            return numbers.map(|number| fsync(system, number)).fold(outcome, Result::and);
+        }
         self.orphans.retain(|id| state.lock().server.tree.node(*id).is_ok() || !close(system, &mut self.numbers, *id));
         let synced = system.sync();
+        self.is_unsynced = synced.is_err();
         outcome.and(synced)
     }
 
@@ -437,6 +466,14 @@ impl Volume {
         if let Some(backing) = tree.backings.get_mut(&self.id) {
             (backing.blocks, backing.free) = (blocks, free.saturating_sub(MARGIN + blocks / 64));
         }
+    }
+}
+
+/// Makes one file or directory durable. A file that is gone needs nothing.
+fn fsync(system: &mut FileSystem<'static, Medium>, number: Number) -> Result<(), Error> {
+    match system.fsync(number, false) {
+        Err(Error::Stale) => Ok(()),
+        other => other,
     }
 }
 

@@ -155,5 +155,5 @@ pub(super) fn sync_file_range(call: &mut Call<'_>) -> Result<u64> {
 pub(super) fn syncfs(call: &mut Call<'_>) -> Result<u64> {
     let [number, ..] = call.arguments();
     call.process.opened(number)?;
-    block_device::sync_files().map(|()| 0)
+    block_device::sync_files(block_device::ALL).map(|()| 0)
 }

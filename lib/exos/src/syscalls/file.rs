@@ -287,11 +287,11 @@ pub(super) fn ftruncate(call: &mut Call<'_>) -> Result<u64> {
     }
 }
 
-/// Files in memory are where they will ever be; those of a disk are written, whichever is meant.
+/// Files in memory are where they will ever be; one of a disk is written.
 pub(super) fn fsync(call: &mut Call<'_>) -> Result<u64> {
     let [number, ..] = call.arguments();
     match call.process.opened(number)?.object {
-        Object::File { .. } | Object::Directory { .. } => block_device::sync_files().map(|()| 0),
+        Object::File { node } | Object::Directory { node } => block_device::sync_files(node).map(|()| 0),
         Object::Disk(disk) => disk.flush().map(|()| 0),
         _ => Err(Errno::EINVAL),
     }

@@ -53,7 +53,7 @@ pub(super) fn msync(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::ENOMEM);
     }
     drop(memory);
-    if flags as u32 & linux::MS_SYNC != 0 { block_device::sync_files().map(|()| 0) } else { Ok(0) }
+    if flags as u32 & linux::MS_SYNC != 0 { block_device::sync_files(block_device::ALL).map(|()| 0) } else { Ok(0) }
 }
 
 pub(super) fn mincore(call: &mut Call<'_>) -> Result<u64> {

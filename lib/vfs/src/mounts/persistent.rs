@@ -374,13 +374,13 @@ impl<S: PageStorage> FileTree<S> {
     }
 
     /// Marks the pages of a volume that programs write through mappings, which nothing else tells of. A page that no
-    /// process can write any more is marked for the last time.
-    pub fn mark_shared(&mut self, volume: VolumeId) {
+    /// process can write any more is marked for the last time. `covers` says of which files.
+    pub fn mark_shared(&mut self, volume: VolumeId, covers: impl Fn(NodeId) -> bool) {
         if !self.store.has_shared() {
             return;
         }
         let mut found = Vec::new();
-        for (id, node) in self.nodes.iter().filter(|(_, node)| node.volume == volume) {
+        for (id, node) in self.nodes.iter().filter(|(id, node)| node.volume == volume && covers(**id)) {
             if let Body::Pages(pages) = &node.body {
                 let shared = pages.from(0).filter(|(_, page)| self.store.is_shared(*page));
                 found.extend(shared.map(|(index, page)| (*id, index, page, node.holds == 0)));

@@ -28,11 +28,12 @@ impl Client {
         self.exchange([Request::SyncDisk as u64, disk, ticket, 0, 0, 0]).map(|answer| waits(&answer))
     }
 
-    /// Makes all files on disks durable; nothing else of this process waits meanwhile but what needs the connection.
-    pub fn sync_files(&self) -> Result<()> {
+    /// Makes a node that a disk keeps durable, or all files on disks for 0. Nothing else of this process waits
+    /// meanwhile but what needs the connection.
+    pub fn sync_files(&self, node: u64) -> Result<()> {
         let mut ticket = 0;
         loop {
-            let answer = self.exchange([Request::SyncFiles as u64, ticket, 0, 0, 0, 0])?;
+            let answer = self.exchange([Request::SyncFiles as u64, ticket, 0, node, 0, 0])?;
             if answer[1] == 0 {
                 return Ok(());
             }
