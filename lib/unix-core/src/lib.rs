@@ -13,6 +13,7 @@ pub mod fd_table;
 pub mod ipc;
 pub mod pipe;
 pub mod process;
+pub mod procfs;
 pub mod server;
 pub mod session;
 pub mod signal;

@@ -1,6 +1,6 @@
 //! `/proc`, made by the library of the reading process from what the kernel and the processes expose.
 //!
-//! - Of the machine: `system`, `machine_files`, `cpuinfo`, `disks`, `net` with its parts, `mounts`.
+//! - Of the machine: `system`, `machine_files`, `cpuinfo`, `disks`, `net` with its parts.
 //! - Of processes: `pid_any` is about any process, `pid_self` and `pid_files` about this one. `writable` has what it
 //!   sets by writing, `maps` and `smaps` its memory, `namespaces` its name spaces.
 //! - `remote_read` has another process's library make what only that one knows.
@@ -10,12 +10,9 @@ mod disks;
 mod live_files;
 mod machine_files;
 mod maps;
-mod mounts;
 mod namespaces;
 mod net;
 mod net_card;
-mod net_counters;
-mod net_settings;
 mod pid_any;
 mod pid_files;
 mod pid_self;
@@ -42,6 +39,7 @@ use crate::process_table::ProcessInfo;
 use crate::syscalls::proc_links::Last;
 use crate::vfs::inode::Status;
 use crate::vfs::superblock::PROC_VOLUME;
+use unix_core::procfs::net_settings;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -61,6 +59,12 @@ enum Entry {
     Namespace(namespaces::Namespace),
     /// A directory: its names and their types.
     Directory(Vec<(String, u32)>),
+}
+
+/// The text of `/proc/self/mountinfo`, from what the server tells of the mount table.
+fn mountinfo() -> String {
+    let text = process().files.lock().mounts().unwrap_or_default();
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// The rest of a path: from a node, or from the place where relative paths begin.

@@ -2,7 +2,7 @@
 //! the sockets of the Internet, and of the Unix-domain sockets those that have names.
 
 use super::net_card;
-use super::net_counters::{self, Sockets};
+use unix_core::procfs::net_counters::{self, Sockets};
 use crate::hw::current::process;
 use crate::server::protocol::Listed;
 use alloc::format;

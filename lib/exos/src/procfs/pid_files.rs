@@ -2,7 +2,7 @@
 //!
 //! A fixed text is what Linux writes for a process that does not use the facility.
 
-use super::{DIRECTORY, Entry, FILE, LINK, maps, mounts, named, reachable};
+use super::{DIRECTORY, Entry, FILE, LINK, maps, mountinfo, named, reachable};
 use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::signal::frame::Information;
@@ -12,6 +12,7 @@ use alloc::string::String;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
 use runtime::{EnvironmentId, exposed};
+use unix_core::procfs::mounts;
 
 /// Name, permissions, and function that makes the text.
 const FILES: [(&str, u32, fn() -> String); 16] = [
@@ -133,5 +134,5 @@ fn mount_statistics() -> String {
         let (source, point, kind) = (parts.next()?, parts.next()?, parts.next()?);
         Some(format!("device {source} mounted on {point} with fstype {kind}\n"))
     };
-    mounts::mounts(&mounts::mountinfo()).lines().filter_map(line).collect()
+    mounts::mounts(&mountinfo()).lines().filter_map(line).collect()
 }

@@ -1,6 +1,6 @@
 //! Files of `/proc` that tell of the whole machine.
 
-use super::{cpuinfo, disks, mounts, net};
+use super::{cpuinfo, disks, mountinfo, net};
 use crate::address_map::LEAST_ADDRESS;
 use crate::hw::current::process;
 use crate::hw::entropy;
@@ -15,6 +15,7 @@ use alloc::string::String;
 use core::fmt::Write;
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::{clock, exposed};
+use unix_core::procfs::mounts;
 
 /// The files, without folders.
 pub(super) const FILES: [&str; 13] = [
@@ -97,8 +98,8 @@ pub(super) fn text(parts: &[&str]) -> Option<String> {
         ["devices"] => devices(),
         ["diskstats"] => disks::statistics(),
         ["net", name] => net::text(name)?,
-        ["mounts"] => mounts::mounts(&mounts::mountinfo()),
-        ["mountinfo"] => mounts::mountinfo(),
+        ["mounts"] => mounts::mounts(&mountinfo()),
+        ["mountinfo"] => mountinfo(),
         ["loadavg"] => load_averages(),
         ["meminfo"] => memory(),
         ["vmstat"] => {

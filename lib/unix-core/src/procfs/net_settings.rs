@@ -3,7 +3,7 @@
 //! The table names a folder in brackets, then a file and its value on each line. Three values stand for the folders
 //! `all`, `default` and `lo`. The files are read only: no value changes what ExOS does.
 
-use super::{DIRECTORY, FILE};
+use linux_raw_sys::general::{S_IFDIR as DIRECTORY, S_IFREG as FILE};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -39,7 +39,7 @@ fn files() -> impl Iterator<Item = (String, &'static str)> {
 }
 
 /// What the file at a path below `/proc` says; `None`: it is no setting.
-pub(super) fn text(parts: &[&str]) -> Option<String> {
+pub fn text(parts: &[&str]) -> Option<String> {
     let path = parts.strip_prefix(&["sys", "net"])?.join("/");
     let (_, value) = files().find(|(file, _)| *file == path)?;
     let is_numbers = value.bytes().all(|byte| byte.is_ascii_digit() || byte == b' ');
@@ -48,7 +48,7 @@ pub(super) fn text(parts: &[&str]) -> Option<String> {
 }
 
 /// Names and types in the folder at a path below `/proc`; `None`: it is none of these.
-pub(super) fn folder(parts: &[&str]) -> Option<Vec<(String, u32)>> {
+pub fn folder(parts: &[&str]) -> Option<Vec<(String, u32)>> {
     if parts == ["sys"] {
         return Some(Vec::from([(String::from("net"), DIRECTORY)]));
     }

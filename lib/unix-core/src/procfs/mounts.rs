@@ -1,15 +1,8 @@
-//! `/proc/mounts` and `/proc/self/mountinfo`, from what the server tells of the mount table. Pure but for the question.
+//! `/proc/mounts`, made from `/proc/self/mountinfo`.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
-
-/// The text of `mountinfo`.
-#[cfg(target_os = "none")]
-pub(super) fn mountinfo() -> String {
-    let text = crate::hw::current::process().files.lock().mounts().unwrap_or_default();
-    String::from_utf8_lossy(&text).into_owned()
-}
 
 /// The same mounts as `mounts` shows them (fstab(5)): source, place, kind, options of mount and volume, and two zeros.
 pub fn mounts(mountinfo: &str) -> String {

@@ -81,12 +81,16 @@ const CURRENT: usize = 8;
 
 /// How many sockets there are, by table.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sockets {
-    pub(super) tcp: usize,
-    pub(super) tcp6: usize,
-    pub(super) udp: usize,
-    pub(super) udp6: usize,
-    pub(super) connected: usize,
+pub struct Sockets {
+    /// Streams over IPv4.
+    pub tcp: usize,
+    /// Streams over IPv6.
+    pub tcp6: usize,
+    /// Datagram sockets over IPv4.
+    pub udp: usize,
+    /// Datagram sockets over IPv6.
+    pub udp6: usize,
+    pub connected: usize,
 }
 
 /// A head line and a line of values.
@@ -96,7 +100,7 @@ fn pair(name: &str, columns: &str, value: impl Fn(usize) -> String) -> String {
 }
 
 /// `snmp`
-pub(super) fn snmp(sockets: Sockets) -> String {
+pub fn snmp(sockets: Sockets) -> String {
     let lines = PROTOCOLS.iter().map(|(name, columns, first)| {
         pair(name, columns, |at| match (*name, at) {
             ("Tcp", CURRENT) => format!("{}", sockets.connected),
@@ -107,12 +111,12 @@ pub(super) fn snmp(sockets: Sockets) -> String {
 }
 
 /// `netstat`
-pub(super) fn netstat() -> String {
+pub fn netstat() -> String {
     EXTENSIONS.iter().map(|(name, columns)| pair(name, columns, |_| String::from("0"))).collect()
 }
 
 /// `sockstat`
-pub(super) fn sockstat(sockets: Sockets) -> String {
+pub fn sockstat(sockets: Sockets) -> String {
     let Sockets { tcp, tcp6, udp, udp6, .. } = sockets;
     format!(
         "sockets: used {}\nTCP: inuse {tcp} orphan 0 tw 0 alloc {} mem 0\nUDP: inuse {udp} mem 0\nUDPLITE: inuse 0\n\
@@ -123,7 +127,7 @@ pub(super) fn sockstat(sockets: Sockets) -> String {
 }
 
 /// `sockstat6`
-pub(super) fn sockstat6(sockets: Sockets) -> String {
+pub fn sockstat6(sockets: Sockets) -> String {
     let Sockets { tcp6, udp6, .. } = sockets;
     format!("TCP6: inuse {tcp6}\nUDP6: inuse {udp6}\nUDPLITE6: inuse 0\nRAW6: inuse 0\nFRAG6: inuse 0 memory 0\n")
 }
