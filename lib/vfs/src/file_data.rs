@@ -20,6 +20,10 @@ pub trait PageStorage {
     }
     /// Pages that it could still give.
     fn room(&self) -> u64;
+    /// The tables of the tree are about to grow by so many bytes. Where there is no room, growing fails.
+    fn make_room_for(&mut self, bytes: usize) {
+        let _ = bytes;
+    }
     /// Gives a page back.
     fn free(&mut self, page: u32);
     /// Its bytes.

@@ -195,7 +195,7 @@ impl<S: PageStorage> FileTree<S> {
 
     /// Makes a file without a name, as if it were in `directory`: it lives as long as it has a holder.
     pub fn create_unnamed(&mut self, directory: NodeId, fresh: Fresh<'_>, nameable: bool) -> Result<NodeId> {
-        self.nodes.try_reserve(1).map_err(|_| Errno::ENOSPC)?;
+        self.make_room_for_node()?;
         let id = self.insert(directory, fresh)?;
         let node = self.node_mut(id)?;
         (node.links, node.nameable) = (0, nameable);
@@ -205,11 +205,19 @@ impl<S: PageStorage> FileTree<S> {
     /// Makes sure that a directory can have one more name, and the tree one more node: of many there is a table whose
     /// double there may be no memory for.
     fn make_room(&mut self, directory: NodeId) -> Result<()> {
-        self.nodes.try_reserve(1).map_err(|_| Errno::ENOSPC)?;
+        self.make_room_for_node()?;
         match &mut self.node_mut(directory)?.body {
             Body::Directory { entries, .. } => entries.make_room(),
             _ => Ok(()),
         }
+    }
+
+    /// The table of nodes doubles at times, in one piece: the store is asked for the pages first.
+    fn make_room_for_node(&mut self) -> Result<()> {
+        if self.nodes.len() == self.nodes.capacity() {
+            self.store.make_room_for((self.nodes.len() + 1) * 3 * size_of::<(NodeId, Inode)>());
+        }
+        self.nodes.try_reserve(1).map_err(|_| Errno::ENOSPC)
     }
 
     fn insert(&mut self, directory: NodeId, fresh: Fresh<'_>) -> Result<NodeId> {

@@ -232,6 +232,11 @@ impl OpenFile {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// Whether this is known to be the only reference of this process to its object, without a search.
+    pub(super) fn is_alone(&self) -> bool {
+        Arc::strong_count(&self.0) == 1 && matches!(&self.object, Object::Other(one) if Arc::strong_count(one) == 1)
+    }
+
     /// Page and index of its record.
     pub fn place(&self) -> (u64, u64) {
         (self.record.page.0, self.record.index as u64)

@@ -127,6 +127,10 @@ impl PageStorage for PageStore {
         self.quota.room().min(free).min(self.capacity().saturating_sub(held)) + self.at_hand.len() as u64
     }
 
+    fn make_room_for(&mut self, bytes: usize) {
+        self.quota.make_room_for(bytes);
+    }
+
     /// A page that others still map is given up, so that they do not see what comes into its place. It stays under
     /// its list: a process that copies a page table that maps it needs the right to it.
     fn free(&mut self, page: u32) {

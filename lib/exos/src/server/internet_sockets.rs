@@ -40,6 +40,8 @@ use runtime::{PageNumber, clock, exposed};
 
 /// Pages that are allocated and mapped together.
 const RUN: usize = 16;
+/// Pages that may join the pool until whole runs of it are given back.
+const POOL_GROWTH: usize = 256;
 /// Pages of the pool that are looked at before more are made.
 const LOOKS: usize = 8;
 /// The longest queue of a listener, as `/proc/sys/net/core/somaxconn` says.
@@ -111,7 +113,7 @@ pub(super) struct InternetSocket {
     pub(super) local: Endpoint,
     pub(super) remote: Endpoint,
     /// Whether the program chose the port.
-    is_bound: bool,
+    pub(super) is_bound: bool,
     /// The other side of its connection.
     pub(super) peer: Option<NodeId>,
     /// The listener in whose queue it waits to be accepted, or to get a connection.
@@ -141,6 +143,8 @@ pub(super) struct Internet {
     pub(super) table: PortTable,
     pub(super) sockets: BTreeMap<NodeId, InternetSocket>,
     pool: VecDeque<SocketPage>,
+    /// Pages in the pool at which runs are given back.
+    pool_limit: usize,
     drawn: u64,
 }
 
@@ -791,7 +795,29 @@ impl FileServer {
     fn free_socket(&mut self, node: NodeId) {
         let Some(socket) = self.net().sockets.remove(&node) else { return };
         ANY_WINDOW.free_many(&socket.large);
-        self.net().pool.push_back(socket.page);
+        let net = self.net();
+        net.pool.push_back(socket.page);
+        if net.pool.len() > net.pool_limit.max(POOL_GROWTH) {
+            self.release_runs();
+        }
+    }
+
+    /// Gives back the runs of the pool whose pages the server alone maps.
+    fn release_runs(&mut self) {
+        let net = self.net();
+        let mut free: BTreeMap<u64, usize> = BTreeMap::new();
+        for page in net.pool.iter().filter(|page| page.is_free()) {
+            *free.entry(page.run.address()).or_default() += 1;
+        }
+        let is_whole = |page: &SocketPage| free.get(&page.run.address()) == Some(&RUN);
+        let (whole, rest) = core::mem::take(&mut net.pool).into_iter().partition::<VecDeque<_>, _>(is_whole);
+        net.pool_limit = rest.len() + POOL_GROWTH;
+        net.pool = rest;
+        for first in whole.iter().filter(|page| page.index == 0) {
+            self.mappings.close(&first.run);
+            ANY_WINDOW.free_many(first.run.pages());
+        }
+        self.tree.store.quota.give_back();
     }
 
     /// The sockets that a client holds, its children are to have too, whose principal is going to be another one.

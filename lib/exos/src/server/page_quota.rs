@@ -59,7 +59,20 @@ impl PageQuota {
     #[inline]
     pub fn refill(&self) -> bool {
         let spare = spare(Resource::Page);
-        spare >= self.reserve || self.draw(self.reserve - spare, 0) || spare >= self.reserve / 2
+        spare >= self.reserve || self.draw(self.reserve - spare, self.for_tables()) || spare >= self.reserve / 2
+    }
+
+    /// Makes sure that the server's tables can grow by so many bytes, and that the reserve is there afterwards.
+    pub fn make_room_for(&self, bytes: usize) -> bool {
+        const HEAP: u64 = 32;
+        let wanted = self.reserve + bytes as u64 / abi::limits::PAGE_SIZE + HEAP;
+        let spare = spare(Resource::Page);
+        spare >= wanted || self.draw(wanted - spare, self.for_tables())
+    }
+
+    /// Pages that the server's own data (sockets, names, windows) may have in addition to those of files.
+    const fn for_tables(&self) -> u64 {
+        self.most / 2
     }
 
     /// Gives back what files do not have any more, if that is worth a call.

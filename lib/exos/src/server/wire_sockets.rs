@@ -150,6 +150,15 @@ impl FileServer {
         let _ = self.let_go(Handle::plain(Location::first(peer)));
     }
 
+    /// Another port for a socket that connects, whose port the system chose.
+    pub(crate) fn wire_changes_port(&mut self, node: NodeId) -> Option<Endpoint> {
+        if self.socket_of(node).ok()?.is_bound {
+            return None;
+        }
+        self.take_port(node, Protocol::Tcp, true).ok()?;
+        Some(self.socket_of(node).ok()?.local)
+    }
+
     /// An attempt to connect failed.
     pub(crate) fn wire_refuses(&mut self, node: NodeId, error: Errno) {
         self.refuse_with(node, error);

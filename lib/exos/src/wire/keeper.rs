@@ -8,7 +8,7 @@
 use super::convert::{end_from_stack, end_to_stack, from_stack, to_stack};
 use super::link::CardLink;
 use super::requests::{Command, Outgoing};
-use super::streams::Stream;
+use super::streams::{SEND_TOTAL, Stream};
 use crate::errno::Errno;
 use crate::hw::card::{self, Card};
 use crate::hw::current::{service_state, set_service_state};
@@ -44,6 +44,8 @@ const PATIENCE: u64 = 3_000_000_000;
 const FULL: u64 = 1_000_000;
 /// Neighbours that programs are told of.
 const NEIGHBORS: usize = 64;
+/// Connections that may come in one round.
+const MANY: usize = 256;
 /// Connections of a listener that wait in the stack, where the server's queue is full.
 const BACKLOG: usize = 128;
 
@@ -132,6 +134,7 @@ impl Keeper {
             let is_settling = {
                 let mut server = state.lock();
                 let settles = self.publish(&mut server.server);
+                server.server.tree.store.quota.make_room_for(self.growth());
                 self.serve(&mut server.server, now);
                 settles
             };
@@ -144,6 +147,12 @@ impl Keeper {
                 self.sleep(notice, work, received);
             }
         }
+    }
+
+    /// Bytes by which the tables of the keeper may grow until the next round: they double.
+    fn growth(&self) -> usize {
+        const CONNECTION: usize = 2048;
+        SEND_TOTAL + (self.streams.len() + MANY) * CONNECTION
     }
 
     fn sleep(&self, notice: &'static [AtomicU64], work: u64, received: u64) {
@@ -222,11 +231,9 @@ impl Keeper {
         match command {
             Command::Connect(node, peer, local, remote) => {
                 self.reset_stream(server, node);
-                let (local, remote) = (end_to_stack(local), end_to_stack(remote));
-                let options = self.options();
-                match self.stack.tcp.connect(local, remote, options, now, &self.stack.departure) {
-                    Ok(handle) => self.add(node, Stream::new(handle, peer, false)),
-                    Err(_) => {
+                match self.connect(server, node, (local, remote), now) {
+                    Some(handle) => self.add(node, Stream::new(handle, peer, false)),
+                    None => {
                         server.wire_refuses(node, Errno::EADDRNOTAVAIL);
                         server.wire_side_ends(peer);
                     }
@@ -245,6 +252,27 @@ impl Keeper {
             Command::Look(node) => self.look(server, node, now),
             Command::Send(outgoing) => self.send(&outgoing, now),
         }
+    }
+
+    /// Opens a connection. Where an earlier one of the same ends still closes, the system chooses another port, unless
+    /// the program chose this one.
+    fn connect(
+        &mut self,
+        server: &mut FileServer,
+        node: NodeId,
+        (mut local, remote): (Endpoint, Endpoint),
+        now: Time,
+    ) -> Option<Handle> {
+        const TRIES: usize = 64;
+        let options = self.options();
+        for _ in 0..TRIES {
+            let (from, to) = (end_to_stack(local), end_to_stack(remote));
+            if let Ok(handle) = self.stack.tcp.connect(from, to, options, now, &self.stack.departure) {
+                return Some(handle);
+            }
+            local = server.wire_changes_port(node)?;
+        }
+        None
     }
 
     fn add(&mut self, node: NodeId, stream: Stream) {

@@ -29,7 +29,7 @@ use network::time::Time;
 
 /// Bytes of one connection that the stack keeps until they are acknowledged, and of all together.
 const SEND_LIMIT: u32 = 192 << 10;
-const SEND_TOTAL: usize = 4 << 20;
+pub(super) const SEND_TOTAL: usize = 4 << 20;
 /// Bytes that become one extent.
 const CHUNK: u64 = 16 << 10;
 

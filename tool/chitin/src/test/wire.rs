@@ -6,12 +6,16 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
 use crate::failure::{Context, Result};
+use crate::wire::faults::Faults;
+use crate::wire::switch::{PortNumber, Switch};
+use crate::wire::{self, port};
 
 /// What a peer does.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
@@ -21,6 +25,8 @@ pub enum Peer {
     Flood,
     /// Asks for the address of 10.9.0.2, pings it, and sends a frame of kind 0x88b5 when all answers have come.
     Ping,
+    /// The peer of `./chitin wire --peer`: a machine that leases addresses and echoes.
+    Services,
     /// Waits for a question by DHCP, sends damaged frames of all kinds, and waits for the next question.
     Garbage,
 }
@@ -67,6 +73,7 @@ pub fn start(peer: Peer, socket: &Path) -> Result<Wire> {
             Peer::Flood => flood(line),
             Peer::Ping => ping(line),
             Peer::Garbage => garbage(line),
+            Peer::Services => services(line),
         }
     });
     Ok(Wire { over, thread })
@@ -183,6 +190,19 @@ fn ping(mut line: Line) -> Fared {
         line.receive(Instant::now() + STEP);
     }
     Ok(format!("{PINGS} pings were answered"))
+}
+
+/// Carries frames between the machine and the peer until the machine stops.
+fn services(line: Line) -> Fared {
+    const FRAMES: usize = 1_024;
+    const MACHINE: PortNumber = 1;
+    let (events, arrivals) = sync_channel(FRAMES);
+    let joined = line.stream.set_read_timeout(None).and_then(|()| line.stream.set_write_timeout(None));
+    joined.and_then(|()| port::open(MACHINE, line.stream, &events)).map_err(|error| error.to_string())?;
+    drop(events);
+    let mut joined = wire::Wire::new(Switch::new(Faults::default(), 1), Some(1));
+    joined.carry(&arrivals, true);
+    Ok(format!("{} frames were carried", joined.frames()))
 }
 
 /// Damaged frames that are sent, and how long the next question may take.

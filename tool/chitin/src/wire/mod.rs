@@ -3,7 +3,7 @@
 
 pub mod faults;
 pub mod peer;
-mod port;
+pub mod port;
 mod random;
 pub mod switch;
 
@@ -128,6 +128,11 @@ impl Wire {
         }
         let peer = seed.map(|seed| Peer::new([seed, u64::from(std::process::id())], time(start)));
         Self { switch, peer, ports: BTreeMap::new(), start }
+    }
+
+    /// Frames that were carried so far.
+    pub fn frames(&self) -> u64 {
+        self.switch.counters().frames
     }
 
     /// Carries frames until all senders of events are gone, or with `once` until the last machine has left.

@@ -58,7 +58,11 @@ pub fn accept(listener: UnixListener, first: PortNumber, events: SyncSender<Even
     });
 }
 
-fn open(number: PortNumber, stream: UnixStream, events: &SyncSender<Event>) -> io::Result<()> {
+/// Makes a connection a port.
+///
+/// # Errors
+/// When its socket cannot be shared between threads, or the wire is gone.
+pub fn open(number: PortNumber, stream: UnixStream, events: &SyncSender<Event>) -> io::Result<()> {
     let (reader, writer) = (stream.try_clone()?, stream.try_clone()?);
     let (queue, frames) = sync_channel(QUEUE);
     let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);

@@ -10,6 +10,7 @@ pub mod jack;
 mod router;
 pub mod service;
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use network::address::{Endpoint, mapped};
@@ -40,20 +41,22 @@ pub struct Peer {
     dhcp: dhcp::Server,
     names: Option<Handle>,
     listeners: Vec<(Handle, Kind)>,
-    services: Vec<Service>,
+    /// Only those that changed are served: thousands of idle ones cost nothing.
+    services: BTreeMap<Handle, Service>,
 }
 
 impl Peer {
     /// `key` is random.
     pub fn new(key: [u64; 2], now: Time) -> Self {
         let mut stack = Stack::new(Jack::new(ADDRESS), key, now);
+        stack.tcp.record_changes();
         stack.add_address(Prefix::new(IP, 24));
         stack.add_address(Prefix::new(IP6, 64));
         stack.add_address(Prefix::new(LINK_LOCAL, 64));
         let names = stack.open_udp(Endpoint { address: mapped(IP.into()), port: NAMES });
         let listen = |(port, kind): (u16, Kind)| Some((stack.tcp.listen(listener(port)).ok()?, kind));
         let listeners = SERVICES.into_iter().filter_map(listen).collect();
-        Self { stack, dhcp: dhcp::Server::default(), names, listeners, services: Vec::new() }
+        Self { stack, dhcp: dhcp::Server::default(), names, listeners, services: BTreeMap::new() }
     }
 
     /// A frame came.
@@ -69,10 +72,8 @@ impl Peer {
         loop {
             self.stack.poll(now);
             self.answer_names(now);
-            self.accept();
-            let mut services = std::mem::take(&mut self.services);
-            services.retain_mut(|service| service.serve(&mut self.stack, now));
-            self.services = services;
+            self.accept(now);
+            self.serve(now);
             self.stack.flush(now);
             if self.stack.link().received.is_empty() {
                 return;
@@ -99,12 +100,27 @@ impl Peer {
         }
     }
 
-    fn accept(&mut self) {
+    fn accept(&mut self, now: Time) {
         for (listener, kind) in &self.listeners {
             while let Some(handle) = self.stack.tcp.accept(*listener) {
-                self.services.push(Service::new(handle, *kind));
+                let mut service = Service::new(handle, *kind);
+                if service.serve(&mut self.stack, now) {
+                    self.services.insert(handle, service);
+                }
             }
         }
+    }
+
+    fn serve(&mut self, now: Time) {
+        let changed: Vec<Handle> = std::iter::from_fn(|| self.stack.tcp.take_change()).collect();
+        for handle in changed {
+            let is_over = self.services.get_mut(&handle).is_some_and(|service| !service.serve(&mut self.stack, now));
+            if is_over {
+                self.services.remove(&handle);
+            }
+        }
+        // What the services did themselves changes nothing for them.
+        while self.stack.tcp.take_change().is_some() {}
     }
 }
 

@@ -111,7 +111,8 @@ impl Service {
     }
 
     fn read(&self, stack: &mut Stack<Jack>) -> Vec<u8> {
-        let mut piece = vec![0; PIECE];
+        let waiting = stack.tcp.block(self.handle).map_or(0, network::tcp::block::Block::readable);
+        let mut piece = vec![0; PIECE.min(waiting)];
         let count = stack.tcp.read(self.handle, &mut piece);
         piece.truncate(count);
         piece

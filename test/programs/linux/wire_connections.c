@@ -1,0 +1,87 @@
+// Many connections to the echo service of the wire's peer, in two rounds: some are busy, the others idle. All memory
+// that the first round took and gave back is enough for the second one.
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { ECHO = 7, MESSAGES = 3, TEXT = 64 };
+// What the tables of the system may keep of so many connections, for the next ones.
+static const long KEPT = 24 << 10, GROWN = 1 << 10;
+
+static void fail(const char *what, int which) {
+    printf("%s %d: %s\n", what, which, strerror(errno));
+    exit(1);
+}
+
+// Free memory in KiB, once what was closed has been given back.
+static long free_memory(void) {
+    char line[128];
+    long free = -1;
+    sleep(1);
+    FILE *file = fopen("/proc/meminfo", "r");
+    while (file && fgets(line, sizeof line, file))
+        sscanf(line, "MemFree: %ld", &free);
+    fclose(file);
+    return free;
+}
+
+static int text(char *to, int message, int which) { return snprintf(to, TEXT, "message %d of %d", message, which); }
+
+static void send_all(const int *sockets, int busy, int message) {
+    char sent[TEXT];
+    for (int i = 0; i < busy; i++) {
+        int length = text(sent, message, i);
+        if (send(sockets[i], sent, length, 0) != length)
+            fail("send", i);
+    }
+}
+
+static void receive_all(const int *sockets, int busy, int message) {
+    char wanted[TEXT], got[TEXT];
+    for (int i = 0; i < busy; i++) {
+        int length = text(wanted, message, i);
+        if (recv(sockets[i], got, length, MSG_WAITALL) != length || memcmp(wanted, got, length))
+            fail("receive", i);
+    }
+}
+
+static void one_round(int *sockets, int all, int busy) {
+    struct sockaddr_in peer = {.sin_family = AF_INET, .sin_port = htons(ECHO)};
+    inet_pton(AF_INET, "10.0.2.2", &peer.sin_addr);
+    for (int i = 0; i < all; i++) {
+        if ((sockets[i] = socket(AF_INET, SOCK_STREAM, 0)) < 0)
+            fail("socket", i);
+        if (connect(sockets[i], (void *)&peer, sizeof peer))
+            fail("connect", i);
+    }
+    for (int message = 0; message < MESSAGES; message++) {
+        send_all(sockets, busy, message);
+        receive_all(sockets, busy, message);
+    }
+    for (int i = 0; i < all; i++)
+        close(sockets[i]);
+}
+
+int main(int count, char **words) {
+    int all = count > 1 ? atoi(words[1]) : 3000, busy = count > 2 ? atoi(words[2]) : 1000;
+    struct rlimit limit = {all + 16, all + 16};
+    if (setrlimit(RLIMIT_NOFILE, &limit))
+        fail("setrlimit", all);
+    int *sockets = calloc(all, sizeof *sockets);
+    long before = free_memory();
+    one_round(sockets, all, busy);
+    long first = free_memory();
+    one_round(sockets, all, busy);
+    long second = free_memory();
+    printf("%d connections, %d busy, twice\n", all, busy);
+    if (before - first > KEPT)
+        printf("%ld KiB were not given back\n", before - first);
+    if (first - second > GROWN)
+        printf("%ld KiB more after the second round\n", first - second);
+    return 0;
+}
