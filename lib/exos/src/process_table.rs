@@ -127,13 +127,16 @@ const fn two(word: u64) -> [u32; 2] {
     [word as u32, (word >> 32) as u32]
 }
 
-/// Whether a page can be the mailbox that a process claims: its own, or, until it owns one, a page of its maker that
-/// lies with its public page. Else it would have others write where they may and it may not.
+/// Whether a page can be the mailbox that a process names. The process owns it, or a thread of the process does: they
+/// have the same root page. Until the process owns one, its maker owns it, under the list of the public page. A process
+/// that names any other page would have senders write where they may and it may not.
 fn is_mailbox(page: PageNumber, process: EnvironmentId, public: PageNumber) -> bool {
     let creator = exposed::environment(process).map(|info| EnvironmentId(info.creator.load(Acquire)));
     let (Some(info), Some(public)) = (exposed::page(page), exposed::page(public)) else { return false };
     let is_new = Some(info.owner()) == creator && info.access() == public.access();
-    info.kind() == PageKind::Ordinary && (info.owner() == process || is_new)
+    let root = |number| exposed::environment(number).map(|info| info.root.load(Acquire));
+    let is_own = |owner| owner == process || root(owner).is_some() && root(owner) == root(process);
+    info.kind() == PageKind::Ordinary && (is_new || is_own(info.owner()))
 }
 
 impl ProcessTable {

@@ -108,8 +108,14 @@ impl<T> FdTable<T> {
 
     /// Every open number and its file.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
-        let open = |(number, slot): (usize, &'_ Option<Slot<T>>)| slot.is_some().then_some(number as u64);
-        self.slots.iter().enumerate().filter_map(open).zip(self.slots.iter().flatten().map(|slot| &slot.file))
+        self.iter_from(0)
+    }
+
+    /// Every open number from `least` on and its file.
+    pub fn iter_from(&self, least: u64) -> impl Iterator<Item = (u64, &T)> {
+        let slots = self.slots.get(least as usize..).unwrap_or_default();
+        let open = move |(index, slot): (usize, &'_ Option<Slot<T>>)| slot.is_some().then_some(least + index as u64);
+        slots.iter().enumerate().filter_map(open).zip(slots.iter().flatten().map(|slot| &slot.file))
     }
 
     /// Every open number that exec leaves open, and its file.
@@ -128,16 +134,22 @@ impl<T> FdTable<T> {
         before
     }
 
-    /// Takes out one of those that exec closes.
-    pub fn take_closed_by_exec(&mut self) -> Option<T> {
-        let closed = self.slots.iter().position(|slot| slot.as_ref().is_some_and(|slot| slot.close_on_exec))?;
-        self.take(closed)
+    /// Takes out the lowest descriptor from `least` on that exec closes: its number and its file.
+    pub fn take_closed_by_exec(&mut self, least: u64) -> Option<(u64, T)> {
+        let (least, closes) = (least as usize, |slot: &Slot<T>| slot.close_on_exec);
+        let found = self.slots.get(least..)?.iter().position(|slot| slot.as_ref().is_some_and(closes))?;
+        self.take(least + found).map(|file| ((least + found) as u64, file))
     }
 
-    /// Takes out one, whichever.
-    pub fn take_any(&mut self) -> Option<T> {
-        let any = self.slots.iter().position(Option::is_some)?;
-        self.take(any)
+    /// Takes out the highest descriptor.
+    ///
+    /// Emptying a table by this call takes time that grows with the number of its slots, and not with their square.
+    pub fn take_last(&mut self) -> Option<T> {
+        while let Some(None) = self.slots.last() {
+            self.slots.pop();
+        }
+        let last = self.slots.len().checked_sub(1)?;
+        self.take(last)
     }
 
     /// The limit.

@@ -19,8 +19,13 @@ fn the_lowest_free_descriptor_is_given_out() {
     assert_eq!(table.remove(0), Err(Errno::EBADF));
     assert_eq!(table.add('d', 0, false), Ok(0));
     assert_eq!(table.replace(5, 'e', false), Ok(Some('c')));
-    assert_eq!(table.take_closed_by_exec(), Some('b'));
+    assert_eq!((table.take_closed_by_exec(2), table.take_closed_by_exec(9)), (None, None));
+    assert_eq!(table.take_closed_by_exec(0), Some((1, 'b')));
     assert_eq!(table.iter().map(|(number, file)| (number, *file)).collect::<Vec<_>>(), [(0, 'd'), (5, 'e')]);
+    assert_eq!(table.iter_from(1).map(|(number, file)| (number, *file)).collect::<Vec<_>>(), [(5, 'e')]);
+    assert_eq!(table.iter_from(6).count(), 0);
+    assert_eq!([table.take_last(), table.take_last(), table.take_last()], [Some('e'), Some('d'), None]);
+    assert_eq!(table.add('f', 0, false), Ok(0), "the lowest number is free again");
 }
 
 #[test]

@@ -330,6 +330,14 @@ impl OpenFile {
         process().close_or_leave(self);
     }
 
+    /// Closes a description that no descriptor of this process leads to. Its windows stay, for one that was opened of
+    /// the same object.
+    pub fn close_but_windows(self) {
+        if self.end() {
+            self.object.gone();
+        }
+    }
+
     /// What others see of a close: references, ends of pipes, locks on the file. Nothing is unmapped. Whether it was
     /// the last descriptor of this process.
     pub(super) fn end(&self) -> bool {

@@ -461,10 +461,12 @@ pub(super) fn forget_old_program() -> Result<()> {
         }
         Result::Ok(())
     })?;
+    let mut least = 0;
     loop {
-        let closed = process.descriptors.lock().take_closed_by_exec();
-        let Some(description) = closed else { break };
+        let closed = process.descriptors.lock().take_closed_by_exec(least);
+        let Some((number, description)) = closed else { break };
         description.close();
+        least = number + 1;
     }
     // What they cost less the next program may not need.
     process.empty_nursery();

@@ -166,7 +166,7 @@ fn finish(status: Status) -> ! {
     child_start::tell_what_was_written(process);
     // One by one: who closes looks for what is still open.
     loop {
-        let open = process.descriptors.lock().take_any();
+        let open = process.descriptors.lock().take_last();
         let Some(description) = open else { break };
         description.close();
     }

@@ -167,7 +167,7 @@ fn proxy_exit(process: &'static Process, successor: EnvironmentId) -> ! {
     wait::kick_idle();
     wait_until_begun(&window, successor);
     loop {
-        let open = process.descriptors.lock().take_any();
+        let open = process.descriptors.lock().take_last();
         let Some(description) = open else { break };
         description.close();
     }

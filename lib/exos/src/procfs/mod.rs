@@ -7,6 +7,7 @@
 
 mod cpuinfo;
 mod disks;
+mod foreign_descriptor;
 mod live_files;
 mod machine_files;
 mod maps;
@@ -22,6 +23,7 @@ mod smaps;
 mod system;
 mod writable;
 
+use foreign_descriptor::ForeignDescriptor;
 use live_files::LiveFile;
 use pid_self::{own_entry, thread_entry};
 pub(crate) use remote_read::{answer, request, request_bytes};
@@ -55,6 +57,8 @@ enum Entry {
     Link(Vec<u8>),
     /// A link to what a descriptor is open on.
     Descriptor(u64),
+    /// A link to what a descriptor of another process is open on.
+    Foreign(ForeignDescriptor),
     /// A link to a name space.
     Namespace(namespaces::Namespace),
     /// A directory: its names and their types.
@@ -87,6 +91,10 @@ pub(crate) fn lead_on(path: &[u8], last: Last) -> Result<Option<Way>> {
         let rest = parts[end..].join("/").into_bytes();
         match link(&parts[..end], is_last)? {
             Some(Entry::Link(target)) => return Ok(Some((None, onwards(&parts[..end - 1], &target, &rest)))),
+            Some(Entry::Foreign(foreign)) if foreign.has_path() => {
+                return Ok(Some((None, onwards(&[], &foreign.target, &rest))));
+            }
+            Some(Entry::Foreign(_)) if !is_last => return Err(Errno::ENOTDIR),
             Some(Entry::Descriptor(number)) if !is_last || last == Last::Node => {
                 let description = process().description(number).map_err(|_| Errno::ENOENT)?;
                 return Ok(description.object.node().map(|node| (Some(node), rest)));
@@ -149,7 +157,7 @@ const LINK: u32 = linux::S_IFLNK;
 pub fn folder(path: &[u8]) -> Result<Vec<u8>> {
     match find(path)? {
         Entry::Directory(_) => Ok(settled(path)),
-        Entry::Text(_) | Entry::Link(_) | Entry::Namespace(_) => Err(Errno::ENOTDIR),
+        Entry::Text(_) | Entry::Link(_) | Entry::Namespace(_) | Entry::Foreign(_) => Err(Errno::ENOTDIR),
         Entry::Descriptor(_) => Err(Errno::EACCES),
     }
 }
@@ -194,7 +202,7 @@ pub fn open(path: &[u8], flags: u32) -> Result<OpenFile> {
     writable::check_secret(path)?;
     match entry {
         _ if flags & linux::O_ACCMODE == linux::O_RDONLY => {}
-        Entry::Descriptor(_) => {}
+        Entry::Descriptor(_) | Entry::Foreign(_) => {}
         Entry::Namespace(_) => return Err(Errno::EPERM),
         Entry::Text(_) if writable::can_be_set(path) => {}
         _ => return Err(Errno::EACCES),
@@ -209,13 +217,16 @@ pub fn open(path: &[u8], flags: u32) -> Result<OpenFile> {
             let in_place = LiveFile::at(&path).map(|file| Box::new(file) as Box<dyn InPlace>);
             Object::Text(Arc::new(Text::new(path, bytes, false).in_place(in_place)))
         }
-        Entry::Link(_) | Entry::Descriptor(_) | Entry::Namespace(_) if flags & LINK_ITSELF == LINK_ITSELF => {
+        Entry::Link(_) | Entry::Descriptor(_) | Entry::Namespace(_) | Entry::Foreign(_)
+            if flags & LINK_ITSELF == LINK_ITSELF =>
+        {
             Object::Text(Arc::new(Text::new(path, Vec::new(), false)))
         }
         Entry::Descriptor(number) => {
             let description = process().description(number).map_err(|_| Errno::ENOENT)?;
             return reopen(&description, flags);
         }
+        Entry::Foreign(foreign) => return foreign.reopened(flags),
         Entry::Namespace(_) => Object::Text(Arc::new(Text::new(path, Vec::new(), true))),
         Entry::Link(_) => return Err(Errno::ELOOP),
         Entry::Directory(names) => Object::Listing(Arc::new(Listing { path, entries: listing(&names) })),
@@ -231,7 +242,7 @@ fn is_directory(entry: &Entry) -> bool {
             let description = process().description(*number);
             description.is_ok_and(|open| matches!(open.object, Object::Directory { .. } | Object::Listing(_)))
         }
-        Entry::Text(_) | Entry::Link(_) | Entry::Namespace(_) => false,
+        Entry::Text(_) | Entry::Link(_) | Entry::Namespace(_) | Entry::Foreign(_) => false,
     }
 }
 
@@ -262,7 +273,9 @@ fn reopen(description: &OpenFile, flags: u32) -> Result<OpenFile> {
 /// those that are open now, at places by their numbers: what is closed or opened meanwhile moves no other.
 pub(crate) fn listed(folder: &Listing, from: u64) -> Vec<(u64, crate::descriptor::object::Entry)> {
     const DOTS: u64 = 2;
-    let all: Vec<_> = match pid_self::descriptors_in(&folder.path) {
+    // A process may have a million descriptors: each call lists as many as its buffer may hold.
+    const AT_ONCE: usize = 4096;
+    let all: Vec<_> = match pid_self::descriptors_in(&folder.path, from.saturating_sub(DOTS), AT_ONCE) {
         Some(names) => {
             let place = |index: usize, name: &[u8]| {
                 let number = core::str::from_utf8(name).ok().and_then(|name| name.parse::<u64>().ok());
@@ -292,11 +305,14 @@ pub fn status(path: &[u8], follow: bool) -> Result<Status> {
         Entry::Namespace(_) if follow => FILE | 0o444,
         Entry::Text(_) => FILE | writable::mode(path),
         Entry::Directory(_) => DIRECTORY | writable::mode_of_folder(path),
-        Entry::Descriptor(_) | Entry::Link(_) | Entry::Namespace(_) if !follow => LINK | mode_of_link(path),
+        Entry::Descriptor(_) | Entry::Link(_) | Entry::Namespace(_) | Entry::Foreign(_) if !follow => {
+            LINK | mode_of_link(path)
+        }
         Entry::Descriptor(number) => {
             let description = process().description(*number).map_err(|_| Errno::ENOENT)?;
             return crate::syscalls::status_of(&description);
         }
+        Entry::Foreign(foreign) => return foreign.status(),
         Entry::Link(_) | Entry::Namespace(_) => return Err(Errno::ELOOP),
     };
     // A number for each path, so that two files are not taken for one.
@@ -356,7 +372,7 @@ fn owner(path: &[u8]) -> u64 {
 /// Where a symbolic link leads.
 pub fn read_link(path: &[u8]) -> Result<Vec<u8>> {
     match find(path)? {
-        Entry::Link(target) => Ok(target),
+        Entry::Link(target) | Entry::Foreign(ForeignDescriptor { target, .. }) => Ok(target),
         Entry::Descriptor(number) => read_descriptor(number),
         Entry::Namespace(namespace) => Ok(namespace.target()),
         _ => Err(Errno::EINVAL),
@@ -467,6 +483,8 @@ fn other_entry(number: u64, rest: &[&str]) -> Result<Entry> {
         // What it began with stands in its public page, as far as it fits; what is there now only the process itself
         // knows.
         ["cmdline"] => remote_read::ask(number, rest).or(Ok(Entry::Text(other.arguments))),
+        // A request of `process::remote_request` is no file.
+        [name, ..] if !pid_self::has(name) => Err(Errno::ENOENT),
         _ => pid_any::text(&other, rest).map_or_else(|| remote_read::ask(number, rest), |text| Ok(Entry::Text(text))),
     }
 }
@@ -500,11 +518,34 @@ fn init_entry(number: u64, rest: &[&str]) -> Result<Entry> {
         ..own
     };
     match rest {
-        [] => Ok(pid_self::folder()),
+        [] => Ok(Entry::Directory(pid_self::folder_names().filter(|(name, _)| name != "exe").collect())),
         ["mounts" | "mountinfo" | "net", ..] => machine_entry(rest),
         ["ns", of_folder @ ..] => namespaces::entry(of_folder),
         _ if let Some(text) = pid_any::text(&init, rest) => Ok(Entry::Text(text)),
-        [name, ..] if pid_self::has(name) => Err(Errno::EACCES),
+        ["task"] => Ok(Entry::Directory(Vec::from([(format!("{INIT}"), DIRECTORY)]))),
+        ["task", thread] if thread.parse() == Ok(INIT) => {
+            let of_thread = |(name, _): &(String, u32)| !["exe", "task"].contains(&name.as_str());
+            Ok(Entry::Directory(pid_self::folder_names().filter(of_thread).collect()))
+        }
+        ["task", thread, name, of_name @ ..] if thread.parse() == Ok(INIT) && *name != "task" => {
+            init_entry(INIT, &[&[*name], of_name].concat())
+        }
+        [name, ..] if pid_self::has(name) && !process().may(linux::CAP_SYS_PTRACE) => Err(Errno::EACCES),
+        _ => without_program(rest),
+    }
+}
+
+/// A file of a process that runs no program, as Linux has them for its kernel's threads.
+fn without_program(rest: &[&str]) -> Result<Entry> {
+    match rest {
+        ["cwd" | "root"] => Ok(Entry::Link(Vec::from(b"/"))),
+        ["cgroup"] => Ok(Entry::Text(Vec::from(b"0::/\n"))),
+        ["oom_score" | "oom_score_adj"] => Ok(Entry::Text(Vec::from(b"0\n"))),
+        [name] => match pid_self::folder_names().find(|(there, _)| there == name) {
+            Some((_, DIRECTORY)) => Ok(Entry::Directory(Vec::new())),
+            Some((_, FILE)) => Ok(Entry::Text(Vec::new())),
+            _ => Err(Errno::ENOENT),
+        },
         _ => Err(Errno::ENOENT),
     }
 }

@@ -50,18 +50,23 @@ const OTHERS: [(&str, u32); 8] = [
     ("task", DIRECTORY),
 ];
 
-/// Names in the folder of any process.
-pub(super) fn folder() -> Entry {
+/// Names in the folder of any process, and their types.
+pub(super) fn folder_names() -> impl Iterator<Item = (String, u32)> {
     let mut names = named(pid_any::FILES.into_iter().chain(OWN_FILES), |_| FILE);
     names.extend(OTHERS.map(|(name, kind)| (String::from(name), kind)));
     names.extend(pid_files::names());
     names.sort();
-    Entry::Directory(names)
+    names.into_iter()
+}
+
+/// The folder of any process.
+pub(super) fn folder() -> Entry {
+    Entry::Directory(folder_names().collect())
 }
 
 /// Whether the folder of any process has this name.
 pub(super) fn has(name: &str) -> bool {
-    matches!(folder(), Entry::Directory(names) if names.iter().any(|(there, _)| there == name))
+    folder_names().any(|(there, _)| there == name)
 }
 
 pub(super) fn own_entry(rest: &[&str]) -> Result<Entry> {
@@ -76,8 +81,8 @@ pub(super) fn own_entry(rest: &[&str]) -> Result<Entry> {
             Ok(Entry::Link(reachable(process.working_directory().or_else(gone)?)))
         }
         ["root"] => Ok(Entry::Link(b"/".to_vec())),
-        ["fd"] => Ok(Entry::Directory(descriptors(LINK))),
-        ["fdinfo"] => Ok(Entry::Directory(descriptors(FILE))),
+        ["fd"] => Ok(Entry::Directory(descriptors(LINK, 0, usize::MAX))),
+        ["fdinfo"] => Ok(Entry::Directory(descriptors(FILE, 0, usize::MAX))),
         ["fd", number] => {
             let number = number.parse().map_err(|_| Errno::ENOENT)?;
             process.description(number).map_err(|_| Errno::ENOENT)?;
@@ -142,8 +147,9 @@ fn command_line() -> Vec<u8> {
     }
 }
 
-/// Names in a folder that tells of the descriptors of this process; `None`: it is another one.
-pub(super) fn descriptors_in(path: &[u8]) -> Option<Vec<(String, u32)>> {
+/// Names in a folder that lists the descriptors of this process, from a number on, `most` of them; `None`: the folder
+/// is of another process.
+pub(super) fn descriptors_in(path: &[u8], from: u64, most: usize) -> Option<Vec<(String, u32)>> {
     let path = core::str::from_utf8(path).ok()?;
     let (number, folder) = path.split_once('/')?;
     let folder = match folder.strip_prefix("task/") {
@@ -152,14 +158,15 @@ pub(super) fn descriptors_in(path: &[u8]) -> Option<Vec<(String, u32)>> {
     };
     match folder {
         _ if number.parse() != Ok(process().number()) => None,
-        "fd" => Some(descriptors(LINK)),
-        "fdinfo" => Some(descriptors(FILE)),
+        "fd" => Some(descriptors(LINK, from, most)),
+        "fdinfo" => Some(descriptors(FILE, from, most)),
         _ => None,
     }
 }
 
-fn descriptors(kind: u32) -> Vec<(String, u32)> {
-    process().descriptors.lock().iter().map(|(number, _)| (number.to_string(), kind)).collect()
+fn descriptors(kind: u32, from: u64, most: usize) -> Vec<(String, u32)> {
+    let open = process().descriptors.lock();
+    open.iter_from(from).take(most).map(|(number, _)| (number.to_string(), kind)).collect()
 }
 
 /// What `fdinfo` tells of a descriptor.

@@ -4,7 +4,7 @@
 //! A process that is stopped, or that waits for another one to hand its memory back, does not answer: then the file
 //! cannot be read. What an answer says was written by a stranger, and is believed as far as any file of his.
 
-use super::{Entry, own_entry, read_descriptor};
+use super::{Entry, ForeignDescriptor, own_entry, read_descriptor};
 use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::process::remote_request;
@@ -23,10 +23,17 @@ const PATIENCE: u64 = 1_000_000_000;
 const TEXT: u64 = 0;
 const LINK: u64 = 1;
 const DIRECTORY: u64 = 2;
+const DESCRIPTOR: u64 = 3;
 
 /// What lies at a path of another process.
 pub(super) fn ask(number: u64, parts: &[&str]) -> Result<Entry> {
-    ask_path(number, parts.join("/").as_bytes())
+    match (ask_path(number, parts.join("/").as_bytes())?, parts) {
+        (Entry::Foreign(told), [.., descriptor]) => {
+            let descriptor = descriptor.parse().map_err(|_| Errno::EIO)?;
+            Ok(Entry::Foreign(ForeignDescriptor { owner: number, descriptor, ..told }))
+        }
+        (entry, _) => Ok(entry),
+    }
 }
 
 /// Has another process do what a request says (`process::request`): its answer.
@@ -132,6 +139,7 @@ fn entry_of(path: &[u8]) -> Result<(u64, Vec<u8>)> {
         Some(&remote_request::DESCRIPTION) => {
             crate::syscalls::answer_description(process(), &text).map(|bytes| (TEXT, bytes))
         }
+        Some(&remote_request::STATUS) => crate::syscalls::answer_status(process(), &text).map(|bytes| (TEXT, bytes)),
         Some(&remote_request::COPY) => crate::syscalls::answer_copy(process(), &text).map(|bytes| (TEXT, bytes)),
         Some(&remote_request::PAGE_MAP) => {
             let [first, count] = remote_request::page_map_from_path(&text).ok_or(Errno::EINVAL)?;
@@ -184,7 +192,8 @@ fn encode(entry: Entry) -> Result<(u64, Vec<u8>)> {
     Ok(match entry {
         Entry::Text(text) => (TEXT, text),
         Entry::Link(target) => (LINK, target),
-        Entry::Descriptor(number) => (LINK, read_descriptor(number)?),
+        Entry::Descriptor(number) => (DESCRIPTOR, read_descriptor(number)?),
+        Entry::Foreign(foreign) => (LINK, foreign.target),
         Entry::Namespace(namespace) => (LINK, namespace.target()),
         Entry::Directory(names) => {
             let lines = names.iter().map(|(name, kind)| [&kind.to_le_bytes()[..], name.as_bytes(), b"\0"].concat());
@@ -197,6 +206,7 @@ fn decode(kind: u64, bytes: Vec<u8>) -> Result<Entry> {
     match kind {
         TEXT => Ok(Entry::Text(bytes)),
         LINK => Ok(Entry::Link(bytes)),
+        DESCRIPTOR => Ok(Entry::Foreign(ForeignDescriptor { owner: 0, descriptor: 0, target: bytes })),
         DIRECTORY => {
             let mut names = Vec::new();
             let mut rest = bytes.as_slice();

@@ -67,3 +67,10 @@ pub(crate) fn answer_description(process: &Process, path: &str) -> Result<Vec<u8
     let descriptor = remote_request::descriptor_from_path(remote_request::DESCRIPTION, path).ok_or(Errno::EINVAL)?;
     Ok(process.description(descriptor)?.number().to_le_bytes().to_vec())
 }
+
+/// Attributes of what a descriptor of this process is open on, for the process that asks.
+pub(crate) fn answer_status(process: &Process, path: &str) -> Result<Vec<u8>> {
+    let descriptor = remote_request::descriptor_from_path(remote_request::STATUS, path).ok_or(Errno::EINVAL)?;
+    let status = super::status_of(&*process.description(descriptor)?)?;
+    Ok(status.to_words().iter().flat_map(|word| word.to_le_bytes()).collect())
+}

@@ -117,7 +117,7 @@ pub use dispatch::*;
 #[cfg(target_os = "none")]
 pub(crate) use ipc::limit as ipc_limit;
 #[cfg(target_os = "none")]
-pub(crate) use kcmp::answer_description;
+pub(crate) use kcmp::{answer_description, answer_status};
 #[cfg(target_os = "none")]
 pub(crate) use limit::{answer_limit, file_room};
 #[cfg(target_os = "none")]

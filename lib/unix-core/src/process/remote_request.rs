@@ -27,6 +27,8 @@ pub const GROWN: &str = "(grown)";
 pub const ADOPT: &str = "(adopt)";
 /// First name of one to tell what a descriptor is open on.
 pub const DESCRIPTION: &str = "(description)";
+/// First name of one for the attributes of what a descriptor is open on (`fstat`).
+pub const STATUS: &str = "(status)";
 /// First name of one to hand over a copy of a descriptor.
 pub const COPY: &str = "(copy)";
 /// First name of one for bytes of memory, and of one to change them.
@@ -131,7 +133,7 @@ pub fn grown_from_path(path: &str) -> Option<u64> {
     path.strip_prefix(GROWN)?.strip_prefix('/')?.parse().ok()
 }
 
-/// A request about a descriptor: [`DESCRIPTION`] or [`COPY`].
+/// A request about a descriptor: [`DESCRIPTION`], [`STATUS`] or [`COPY`].
 pub fn descriptor_to_path(first: &str, descriptor: u64) -> String {
     format!("{first}/{descriptor}")
 }
