@@ -58,11 +58,13 @@ pub fn end_thread_as(status: Status) -> ! {
     futex::release_robust_list(thread);
     futex::clear_at_end(thread);
     if process.is_first(thread) {
+        futex::release_inheriting(thread);
         wait_to_be_alone();
         end(status);
     }
     process.note_ended(thread);
     process.threads.lock().retain(|other| !core::ptr::eq(*other, thread));
+    futex::release_inheriting(thread);
     super::child_start::publish_threads(process);
     process.remains.lock().push(DeadThread::of(thread));
     ring(EnvironmentId(process.environment()));

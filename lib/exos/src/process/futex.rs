@@ -9,6 +9,7 @@ use crate::address_map::PAGE_SIZE;
 use crate::errno::{Errno, Result};
 use crate::hw::current::{process, thread};
 use crate::hw::usercopy;
+use crate::process_table;
 use crate::server::client::futex_wakes;
 use crate::server::protocol::{Request, wake_of};
 use crate::vm::page_record::page_of;
@@ -19,6 +20,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use linux_raw_sys::general as linux;
 use runtime::predicate::{Operator, word};
+use runtime::{EnvironmentId, clock, exposed};
 
 /// The bits of a waiter that waits for everything.
 pub const ANY: u32 = u32::MAX;
@@ -32,6 +34,8 @@ pub struct Waiter {
     address: AtomicU64,
     bits: AtomicU64,
     woken: AtomicU64,
+    /// The word of the priority-inheriting mutex that the thread is to own afterwards; 0: none.
+    mutex: AtomicU64,
     home: LastCpu,
 }
 
@@ -40,6 +44,11 @@ impl Waiter {
     #[inline]
     fn waits(&self, address: u64, bits: u32) -> bool {
         self.address.load(Relaxed) == address && self.bits.load(Relaxed) & u64::from(bits) != 0
+    }
+
+    /// The record is another thread's from now on.
+    pub fn clear(&self) {
+        self.mutex.store(0, Relaxed);
     }
 }
 
@@ -290,18 +299,42 @@ pub fn wake_and_change([first, second]: [u64; 2], most: [u64; 2], operation: u32
 pub fn lock_pi(address: u64, deadline: Option<u64>, private: bool, may_wait: bool) -> Result<()> {
     let address = aligned(address)?;
     usercopy::prepare(address, 4, true)?;
+    for_mutex(address, || claim(address, deadline, private, may_wait))
+}
+
+/// Does something while an owner that ends finds the running thread as a waiter of this mutex.
+fn for_mutex(address: u64, action: impl FnOnce() -> Result<()>) -> Result<()> {
+    let mutex = &thread().waiter.mutex;
+    mutex.store(address, SeqCst);
+    let outcome = action();
+    mutex.store(0, SeqCst);
+    outcome
+}
+
+fn claim(address: u64, deadline: Option<u64>, private: bool, may_wait: bool) -> Result<()> {
     let own = thread().shown_number() as u32;
+    let mut has_waited = false;
     loop {
         let old = usercopy::update_half(address, |old| claimed(old, own))?;
-        match old & linux::FUTEX_TID_MASK {
+        let owner = match old & linux::FUTEX_TID_MASK {
             0 => return Ok(()),
             _ if !may_wait => return Err(Errno::EAGAIN),
-            owner => yield_to_owner(owner, private)?,
+            owner => find_owner(owner, private),
+        };
+        if owner == Owner::Gone && !has_waited {
+            return Err(Errno::ESRCH);
         }
-        match wait(address, old | linux::FUTEX_WAITERS, ANY, deadline, private) {
-            Ok(()) | Err(Errno::EAGAIN) => {}
-            Err(error) => return Err(error),
+        let look = clock::now().saturating_add(OWNER_LOOKS);
+        let until = if owner == Owner::Elsewhere { Some(deadline.unwrap_or(u64::MAX).min(look)) } else { deadline };
+        match owner {
+            Owner::Gone => mark_left(old & linux::FUTEX_TID_MASK, address),
+            _ => match wait(address, old | linux::FUTEX_WAITERS, ANY, until, private) {
+                Err(Errno::ETIMEDOUT) if until != deadline && deadline.is_none_or(|end| clock::now() < end) => {}
+                Ok(()) | Err(Errno::EAGAIN) => {}
+                Err(error) => return Err(error),
+            },
         }
+        has_waited = true;
     }
 }
 
@@ -314,12 +347,84 @@ fn claimed(old: u32, own: u32) -> Result<u32> {
     }
 }
 
-/// Makes the owner the target of the next directed yield. A private mutex has an owner in this process.
-fn yield_to_owner(owner: u32, private: bool) -> Result<()> {
-    let is_owner = |thread: &&&'static Thread| thread.shown_number() == u64::from(owner);
+/// Where the owner of a mutex is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Here,
+    /// In another process, which does not report its end to this one: the waiter looks for the owner now and then.
+    Elsewhere,
+    Gone,
+}
+
+/// How often a waiter looks for an owner in another process, in nanoseconds.
+const OWNER_LOOKS: u64 = 50_000_000;
+
+/// Looks for the owner, and makes it the target of the next directed yield. A private mutex has an owner in this
+/// process.
+fn find_owner(owner: u32, private: bool) -> Owner {
+    let number = u64::from(owner);
+    let is_owner = |thread: &&&'static Thread| thread.shown_number() == number;
     let found = process().threads.lock().iter().find(is_owner).map(|thread| thread.number());
     wait::set_yield_target(found.unwrap_or(0));
-    if found.is_none() && private { Err(Errno::ESRCH) } else { Ok(()) }
+    match found {
+        Some(_) => Owner::Here,
+        None if !private && (process_table::find(number).is_some() || exposed::lives(EnvironmentId(number))) => {
+            Owner::Elsewhere
+        }
+        None => Owner::Gone,
+    }
+}
+
+/// `FUTEX_WAIT_REQUEUE_PI`: waits for the first word until another thread lets the caller wait for the mutex at the
+/// second one, and takes that.
+pub fn wait_requeue_pi([from, to]: [u64; 2], value: u32, deadline: Option<u64>, private: bool) -> Result<()> {
+    let (from, to) = (aligned(from)?, aligned(to)?);
+    if from == to {
+        return Err(Errno::EINVAL);
+    }
+    usercopy::prepare(to, 4, true)?;
+    for_mutex(to, || wait(from, value, ANY, deadline, private))?;
+    lock_pi(to, deadline, private, true)
+}
+
+/// `FUTEX_CMP_REQUEUE_PI`: wakes one thread, which takes the mutex at the second word or waits for it, and lets others
+/// wait for that mutex. How many threads these are.
+///
+/// # Errors
+/// `EINVAL` where a thread waits for the first word otherwise than by [`wait_requeue_pi`] for this mutex; `EAGAIN` where
+/// the first word has another value.
+pub fn requeue_pi(request: Requeue, private: bool) -> Result<u64> {
+    let [from, to] = request.words;
+    if from == to || request.most[0] != 1 {
+        return Err(Errno::EINVAL);
+    }
+    let (from, to) = (aligned(from)?, aligned(to)?);
+    usercopy::prepare(to, 4, true)?;
+    let waits = |thread: &&&'static Thread| thread.waiter.waits(from, ANY);
+    let waiting: Vec<u64> = {
+        let futexes = process().futexes.lock();
+        futexes.waiting.iter().filter(waits).map(|thread| thread.waiter.mutex.load(Relaxed)).collect()
+    };
+    if waiting.iter().any(|mutex| *mutex != to) {
+        return Err(Errno::EINVAL);
+    }
+    if !private || waiting.len() > 1 {
+        // The thread that takes the mutex first must not free it without a call.
+        usercopy::update_half(to, |old| Ok(old | linux::FUTEX_WAITERS))?;
+    }
+    requeue(request, private).map(|[woken, moved]| woken + moved)
+}
+
+/// A thread that ends leaves its priority-inheriting mutexes: each that another thread of the process waits for is
+/// marked as left by its owner, and its first waiter takes it. The thread is in no list of threads any more.
+pub fn release_inheriting(ended: &Thread) {
+    let of = |thread: &&'static Thread| thread.waiter.mutex.load(SeqCst);
+    let mut words: Vec<u64> = process().threads.lock().iter().map(of).filter(|word| *word != 0).collect();
+    words.sort_unstable();
+    words.dedup();
+    for word in words {
+        mark_left(ended.shown_number() as u32, word);
+    }
 }
 
 /// `FUTEX_UNLOCK_PI`: frees the word and wakes the first waiter. The bit of waiters stays while a woken waiter is about to
@@ -375,7 +480,9 @@ fn mark_left(owner: u32, address: u64) {
         return;
     }
     let change = |old: u32| left_by(owner, old).ok_or(Errno::EPERM);
-    if usercopy::update_half(address, change).is_ok_and(|old| old & linux::FUTEX_WAITERS != 0) {
+    let has_waiters = usercopy::update_half(address, change).is_ok_and(|old| old & linux::FUTEX_WAITERS != 0);
+    // A program may have said of a word in shared memory that no other process waits for it.
+    if has_waiters && wake(address, 1, ANY, true) == Ok(0) {
         let _ = wake(address, 1, ANY, false);
     }
 }

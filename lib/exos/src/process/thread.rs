@@ -183,6 +183,7 @@ impl Thread {
         self.pages.lock().clear();
         self.post().drop_all(u64::MAX);
         self.robust_list.store(0, Relaxed);
+        self.waiter.clear();
         self.at_end.store(0, Relaxed);
         self.is_confined.store(false, Relaxed);
         self.cpu_time.clear();

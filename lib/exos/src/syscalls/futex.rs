@@ -44,7 +44,8 @@ fn any(call: &Call<'_>) -> Result<u64> {
     let command = operation & linux::FUTEX_CMD_MASK as u32;
     let real = operation & linux::FUTEX_CLOCK_REALTIME != 0;
     let private = operation & linux::FUTEX_PRIVATE_FLAG != 0;
-    if real && !matches!(command, linux::FUTEX_WAIT_BITSET | linux::FUTEX_LOCK_PI2) {
+    let by_either_clock = [linux::FUTEX_WAIT_BITSET, linux::FUTEX_LOCK_PI2, linux::FUTEX_WAIT_REQUEUE_PI];
+    if real && !by_either_clock.contains(&command) {
         return Err(Errno::ENOSYS);
     }
     match command {
@@ -61,7 +62,9 @@ fn any(call: &Call<'_>) -> Result<u64> {
         }
         linux::FUTEX_WAKE => futex::wake(address, most_woken(u64::from(value)), ANY, private),
         linux::FUTEX_WAKE_BITSET => futex::wake(address, most_woken(u64::from(value)), third, private),
-        linux::FUTEX_REQUEUE | linux::FUTEX_CMP_REQUEUE if (value as i32) < 0 || (fourth as i32) < 0 => {
+        linux::FUTEX_REQUEUE | linux::FUTEX_CMP_REQUEUE | linux::FUTEX_CMP_REQUEUE_PI
+            if (value as i32) < 0 || (fourth as i32) < 0 =>
+        {
             Err(Errno::EINVAL)
         }
         linux::FUTEX_REQUEUE => {
@@ -82,6 +85,14 @@ fn any(call: &Call<'_>) -> Result<u64> {
         }
         linux::FUTEX_TRYLOCK_PI => futex::lock_pi(address, None, private, false).map(|()| 0),
         linux::FUTEX_UNLOCK_PI => futex::unlock_pi(address, private).map(|()| 0),
+        linux::FUTEX_WAIT_REQUEUE_PI => {
+            let deadline = deadline(fourth, true, real)?;
+            futex::wait_requeue_pi([address, second], value, deadline, private).map(|()| 0)
+        }
+        linux::FUTEX_CMP_REQUEUE_PI => {
+            let request = Requeue { words: [address, second], most: both, expected: Some(third) };
+            futex::requeue_pi(request, private)
+        }
         _ => Err(Errno::ENOSYS),
     }
 }
