@@ -1,8 +1,9 @@
 //! Device over a kernel's XN, which holds the volume and permits or refuses every change.
 //!
 //! The library's own XN mirrors the kernel's: page n of the cache and frame n hold the same block. The kernel carries
-//! each change out first. Any environment may write a dirty block, or empty a clean frame. The device then binds the
-//! block again, after the blocks above it.
+//! each change out first. A frame is bound when a change needs it, after the blocks above it: what is only read comes
+//! from the disk, many blocks a transfer. Any environment may write a dirty block, or empty a clean frame, which is then
+//! bound again.
 //!
 //! Invariants:
 //! - the library's XN accepts nothing that the kernel's has refused.
@@ -49,8 +50,8 @@ pub trait Rows {
     fn flush(&mut self) -> Result<()>;
     /// Frees the held blocks that a record of the ledger names.
     fn reclaim(&mut self, record: u64) -> Result<()>;
-    /// Reads a block of the disk that no frame caches.
-    fn read_disk(&mut self, block: u64, bytes: &mut Block) -> Result<()>;
+    /// Reads neighbouring blocks of the disk that no frame caches.
+    fn read_disk(&mut self, first: u64, blocks: &mut [Block]) -> Result<()>;
 }
 
 /// Where a block is bound.
@@ -89,7 +90,7 @@ impl<R: Rows> Guarded<R> {
         self.place(frame).is_ok_and(|place| self.rows.held(frame) == Some(place.block))
     }
 
-    /// Binds the block of a frame again if another environment emptied it, after the blocks above it.
+    /// Binds the block of a frame that is not there, after the blocks above it.
     fn ensure(&mut self, frame: usize) -> Result<()> {
         for _ in 0..TRIES {
             let (mut missing, mut at) = (None, frame);
@@ -117,26 +118,14 @@ impl<R: Rows> Guarded<R> {
     fn bind(&mut self, frame: usize) -> Result<()> {
         self.empty(frame)?;
         let parent = self.parent(frame)?;
+        if let Some((above, _)) = parent {
+            self.rows.settle(above);
+        }
         let outcome = self.rows.bind(parent, self.place(frame)?.block, frame);
         match parent {
             Some((above, _)) if outcome.is_err() && !self.is_there(above) => Ok(()),
             _ => outcome,
         }
-    }
-
-    /// Binds a frame after the blocks above it. A block that is damaged is not there afterwards.
-    fn bind_below(&mut self, frame: usize) -> Result<()> {
-        for _ in 0..TRIES {
-            let parent = self.parent(frame)?;
-            if let Some((above, _)) = parent {
-                self.ensure(above)?;
-            }
-            self.bind(frame)?;
-            if parent.is_none_or(|(above, _)| self.is_there(above)) {
-                return Ok(());
-            }
-        }
-        Err(Error::Busy(0))
     }
 
     /// Empties a frame that holds a block of before.
@@ -276,7 +265,16 @@ impl<R: Rows> Device for Guarded<R> {
             return Ok(());
         }
         // A block that the kernel found damaged is read as it is: the library's XN says so, too.
-        self.rows.read_disk(block, bytes).map_err(|_| Failed)
+        self.rows.read_disk(block, core::slice::from_mut(bytes)).map_err(|_| Failed)
+    }
+
+    fn read_run(&mut self, first: u64, blocks: &mut [Block]) -> core::result::Result<(), Failed> {
+        let run = first..first + blocks.len() as u64;
+        let cached = self.frames.range(run).any(|(_, frame)| self.is_there(*frame));
+        if first == 0 || cached {
+            return (first..).zip(blocks).try_for_each(|(block, bytes)| self.read(block, bytes));
+        }
+        self.rows.read_disk(first, blocks).map_err(|_| Failed)
     }
 
     fn write(&mut self, block: u64, bytes: &Block) -> core::result::Result<(), Failed> {
@@ -300,20 +298,13 @@ impl<R: Rows> Device for Guarded<R> {
         match *change {
             Change::Bind { parent, block, page } => {
                 let parent = match parent {
-                    Some((above, sector)) => {
-                        self.ensure(above)?;
-                        Some((self.place(above)?.block, sector))
-                    }
+                    Some((above, sector)) => Some((self.place(above)?.block, sector)),
                     None => None,
                 };
                 self.forget(page);
                 *self.places.get_mut(page).ok_or(Error::BadArgument)? = Some(Place { block, parent });
                 self.frames.insert(block, page);
-                let bound = self.bind_below(page);
-                if bound.is_err() {
-                    self.forget(page);
-                }
-                bound
+                Ok(())
             }
             Change::Modify(transaction) => self.modify(transaction),
             Change::Store { page, offset, bytes } => self.repeat(&[page], |rows| rows.write(page, offset, bytes)),

@@ -34,6 +34,8 @@ impl Frames for Cells {
 pub struct Kernel {
     xn: Volume<'static, Cells, Native>,
     disk: Memory,
+    /// Frames into which the disk reads a block, until a caller waits.
+    reading: Vec<(usize, u64)>,
     /// Another environment, which writes, empties and flushes at random, and how often it did something.
     hostile: Option<Random>,
     pub disturbed: u64,
@@ -76,7 +78,7 @@ impl Kernel {
             disk.read(superblock.map_block(region), &mut bytes).expect("the device is sound");
             xn.load_map(region, region as usize, Some(&bytes)).expect("the map is sound");
         }
-        let mut kernel = Self { xn, disk, hostile, disturbed: 0 };
+        let mut kernel = Self { xn, disk, reading: Vec::new(), hostile, disturbed: 0 };
         kernel.drive(false).expect("it starts");
         (kernel, block)
     }
@@ -98,6 +100,9 @@ impl Kernel {
 
     /// Makes the volume clean.
     pub fn stop(&mut self) -> Result<()> {
+        while let Some((frame, _)) = self.reading.first().copied() {
+            self.settle(frame);
+        }
         self.drive(true)
     }
 
@@ -144,7 +149,14 @@ impl Rows for Kernel {
         self.xn.info(frame).is_ok_and(|info| info.is(DIRTY))
     }
 
-    fn settle(&mut self, _: usize) {}
+    fn settle(&mut self, frame: usize) {
+        let Some(place) = self.reading.iter().position(|(reading, _)| *reading == frame) else { return };
+        let (_, block) = self.reading.remove(place);
+        let mut bytes = [0; BLOCK_SIZE];
+        let read = self.disk.read(block, &mut bytes);
+        self.xn.frames.store(frame, 0, &bytes);
+        let _ = self.xn.read_done(frame, read.is_ok());
+    }
 
     fn bind(&mut self, parent: Option<(usize, usize)>, block: u64, frame: usize) -> Result<()> {
         self.disturb();
@@ -156,10 +168,7 @@ impl Rows for Kernel {
             }
         };
         if bound == Bound::Reading {
-            let mut bytes = [0; BLOCK_SIZE];
-            let read = self.disk.read(block, &mut bytes);
-            self.xn.frames.store(frame, 0, &bytes);
-            let _ = self.xn.read_done(frame, read.is_ok());
+            self.reading.push((frame, block));
         }
         Ok(())
     }
@@ -203,7 +212,7 @@ impl Rows for Kernel {
         self.xn.reclaim(record).map(|_| ())
     }
 
-    fn read_disk(&mut self, block: u64, bytes: &mut Block) -> Result<()> {
-        self.disk.read(block, bytes).map_err(|_| Error::Failed(block))
+    fn read_disk(&mut self, first: u64, blocks: &mut [Block]) -> Result<()> {
+        self.disk.read_run(first, blocks).map_err(|_| Error::Failed(first))
     }
 }

@@ -88,7 +88,7 @@ impl Rows for KernelVolume {
         volume::reclaim(self.disk.number(), record)
     }
 
-    fn read_disk(&mut self, block: u64, bytes: &mut Block) -> Result<()> {
-        self.disk.read(block, bytes).map_err(|_| Xn::Failed(block))
+    fn read_disk(&mut self, first: u64, blocks: &mut [Block]) -> Result<()> {
+        self.disk.read_run(first, blocks).map_err(|_| Xn::Failed(first))
     }
 }

@@ -8,14 +8,19 @@ use abi::storage::{
     state, step,
 };
 use core::sync::atomic::Ordering::Acquire;
-use runtime::predicate::{Predicate, clock};
+use runtime::predicate::{Operator, Predicate, Term, clock};
 use runtime::{Error, Failure, UserAddress, exposed, syscall, time_slice};
 use xn::error::{Error as Xn, Result as XnResult};
 use xn::format::{BLOCK_SIZE, Block};
 use xn::transaction::{Action, Transaction};
 
-/// Nanoseconds between two calls of a step that waits for the disk.
+/// Nanoseconds before a step that waits for the disk is repeated; each pause is twice as long as the one before, seven
+/// times.
 const PAUSE: u64 = 20_000;
+/// Nanoseconds after which a waiter looks again at a frame in transit.
+const LONGEST: u64 = 10_000_000;
+/// The frame is in transit.
+const MOVING: u32 = state::IN | state::OUT;
 
 /// The records of frames; empty where the machine has none.
 pub fn frames() -> &'static [BlockInfo] {
@@ -27,15 +32,22 @@ pub fn frames() -> &'static [BlockInfo] {
 /// Waits until a frame is in no transfer.
 pub fn settle(frame: usize) {
     let Some(info) = frames().get(frame) else { return };
-    while info.state.load(Acquire) & (state::IN | state::OUT) != 0 {
-        pause();
+    while info.state.load(Acquire) & MOVING != 0 {
+        let source = core::ptr::from_ref(&info.state) as u64;
+        wait(&[Term { source, operation: Operator::Equal as u64, mask: MOVING.into(), value: 0 }], LONGEST);
     }
 }
 
-fn pause() {
+fn pause(before: &mut u32) {
+    wait(&[], PAUSE << (*before).min(7));
+    *before += 1;
+}
+
+/// Waits for a product, so many nanoseconds at most.
+fn wait(product: &[Term], most: u64) {
     let mut later = Predicate::new();
-    let has_term = later.add(&[clock(runtime::clock::now() + PAUSE)]).is_ok();
-    if !has_term || later.wait().is_err() {
+    let has_terms = later.add(product).is_ok() && later.add(&[clock(runtime::clock::now() + most)]).is_ok();
+    if !has_terms || later.wait().is_err() {
         time_slice::yield_now();
     }
 }
@@ -49,9 +61,10 @@ fn once(disk: u64, step: u64, argument: u64, more: u64) -> Result<u64, Failure> 
 
 /// A step to its end.
 fn run(disk: u64, step: u64, argument: u64) -> Result<u64, Failure> {
+    let mut pauses = 0;
     loop {
         match once(disk, step, argument, 0) {
-            Err(Failure { error: Error::Again | Error::Busy, .. }) => pause(),
+            Err(Failure { error: Error::Again | Error::Busy, .. }) => pause(&mut pauses),
             outcome => return outcome,
         }
     }
@@ -90,6 +103,7 @@ pub fn mount(disk: u64, root: u64) -> XnResult<u64> {
 /// Flushes the disk of a volume and awaits that.
 pub fn flush(disk: u64) -> XnResult<()> {
     let number = run(disk, step::FLUSH, 0).map_err(told)?;
+    let mut pauses = 0;
     loop {
         let now = run(disk, step::STATE, 0).map_err(told)?;
         if now & 0xff == phase::FAILED {
@@ -98,7 +112,7 @@ pub fn flush(disk: u64) -> XnResult<()> {
         if now >> 8 >= number {
             return Ok(());
         }
-        pause();
+        pause(&mut pauses);
     }
 }
 
@@ -132,9 +146,10 @@ pub fn write(frame: usize, offset: usize, bytes: &[u8]) -> XnResult<()> {
 
 /// Begins to write a frame to the disk.
 pub fn submit(frame: usize) -> XnResult<()> {
+    let mut pauses = 0;
     loop {
         match syscall::block_submit(DISK_KEY, frame as u64) {
-            Err(Failure { error: Error::Exhausted, .. }) => pause(),
+            Err(Failure { error: Error::Exhausted, .. }) => pause(&mut pauses),
             outcome => return outcome.map_err(told),
         }
     }
