@@ -96,11 +96,14 @@ pub struct PrivateWords {
     /// The sign bit set: synchronous transfers are let through from anywhere, gate or no gate, and are two instructions
     /// shorter.
     pub ungated_transfers: AtomicU64,
+    /// Slot of the key ring by which pages of `take_first` are saved: it reads the one page and writes the other.
+    pub save_key: AtomicU64,
     /// Not used.
-    pub unused: [AtomicU64; 38],
+    pub unused: [AtomicU64; 37],
     /// Written by the kernel: what was taken by force, the n-th at index n modulo the length.
     pub repossession: [Repossessed; REPOSSESSION_ENTRIES],
-    /// Pages by number, the first to be taken first.
+    /// Pages by number (bits 0 to 31), the first to be taken first. Bits 32 to 63 name another page that the
+    /// environment pays for, into which the kernel saves the contents as it takes the page; 0: none.
     pub take_first: [AtomicU64; TAKE_FIRST_ENTRIES],
 }
 

@@ -8,7 +8,8 @@ use core::sync::atomic::AtomicU64;
 pub struct Repossessed {
     /// The resource ([`crate::budget::Resource`]).
     pub resource: AtomicU64,
-    /// Which one: a page number; a slice as `cpu << 32 | position`.
+    /// Which one: a page number, and in bits 32 to 63 the page into which its contents were saved (0: none); a slice
+    /// as `cpu << 32 | position`.
     pub name: AtomicU64,
 }
 
