@@ -25,6 +25,8 @@ const ROW: u32 = 4;
 pub(crate) const LIST_ENTRIES_PER_UNIT: u32 = 2;
 /// Taking a page, which may need zeros.
 pub(crate) const PAGE_TAKE: u32 = 22;
+/// Saving a page into another one, with two access lists to look through.
+pub(crate) const PAGE_SAVE: u32 = 90;
 /// Giving a page up.
 pub(crate) const PAGE_GIVE_UP: u32 = 8;
 /// Freeing a page that nothing uses, in a run.

@@ -15,6 +15,7 @@ use crate::device;
 use crate::environment::{Environment, first_page};
 use crate::free_list;
 use crate::kernel::{Kernel, Outcome, Stop, refuse};
+use crate::page::access_list;
 use abi::area::{PENDING_EMERGENCY, PENDING_REPOSSESSION, PENDING_REVOCATION};
 use abi::budget::Resource;
 use abi::capability::Rights;
@@ -98,6 +99,14 @@ struct Request {
     deadline: u64,
     /// Components of the name by which it is asked.
     by: u8,
+}
+
+/// Where the page into which contents are saved stands, in an entry of the list of pages to take first.
+const SAVED_SHIFT: u32 = 32;
+
+/// The page of an entry of that list.
+const fn listed(entry: u64) -> PageNumber {
+    PageNumber(entry & 0xffff_ffff)
 }
 
 fn numbered(page: u32) -> PageNumber {
@@ -254,10 +263,14 @@ impl Kernel {
                 self.secrets_mut(environment).taking.cursor = cursor;
                 return Taken::NotYet;
             }
+            if self.is_spent() {
+                return Taken::NotYet;
+            }
             self.end_ring_and_watches(page, info);
         }
+        let saved = if pass == Pass::Ordinary { self.save_contents(environment, page, info) } else { 0 };
         match self.give_up(page, info) {
-            Ok(()) => self.note_taken(environment, page, info),
+            Ok(()) => self.note_taken(environment, page, info, saved),
             Err(Stop::Refused(Failure { error: Error::Again, .. })) => return Taken::NotYet,
             Err(_) => self.secrets_mut(environment).taking.passed = page.0 as u32 + 1,
         }
@@ -266,10 +279,36 @@ impl Kernel {
         Taken::NotYet
     }
 
+    /// Saves the contents of a page that is taken into the page that the environment named for it (exokernel-sosp95
+    /// §3.4). The environment pays for both, and a key of its reads the one and writes the other. The result is the
+    /// other page; 0: nothing was saved.
+    fn save_contents(&mut self, environment: Environment, page: PageNumber, info: &PageInfo) -> u64 {
+        let words = self.context_of(environment).private_words();
+        let count = (words.take_first_count.load(Ordering::Relaxed) as usize).min(TAKE_FIRST_ENTRIES);
+        let named = words.take_first[..count].iter().map(|word| word.load(Ordering::Relaxed));
+        let Some(entry) = named.into_iter().find(|entry| listed(*entry) == page && entry >> SAVED_SHIFT != 0) else {
+            return 0;
+        };
+        let (target, key) = (PageNumber(entry >> SAVED_SHIFT), KeyIndex(words.save_key.load(Ordering::Relaxed)));
+        let Some(other) = memory::info(target).filter(|_| target != page) else { return 0 };
+        let state = memory::state(other);
+        let is_own = other.owner.load(Ordering::Relaxed) == environment.number().0;
+        if state.kind != PageKind::Ordinary || state.flags & ORPHAN != 0 || !is_own {
+            return 0;
+        }
+        self.spend(cost::PAGE_SAVE);
+        let rights = |info| self.rights_of(environment.number(), key, access_list(info));
+        if !rights(info).contains(Rights::READ) || !rights(other).contains(Rights::WRITE) {
+            return 0;
+        }
+        self.memory.save(page, target);
+        target.0
+    }
+
     /// A page was given up for an environment. While others use it, it is not back. When as many pages as are missing
     /// wait for others, those uses are broken before more is taken.
-    fn note_taken(&mut self, environment: Environment, page: PageNumber, info: &PageInfo) {
-        self.record_taken(environment, Resource::Page, page.0);
+    fn note_taken(&mut self, environment: Environment, page: PageNumber, info: &PageInfo, saved: u64) {
+        self.record_taken(environment, Resource::Page, page.0 | saved << SAVED_SHIFT);
         let missing = environment.info().revocation_count.load(Ordering::Relaxed);
         let is_charged = info.owner.load(Ordering::Relaxed) == environment.number().0;
         let taking = &mut self.secrets_mut(environment).taking;
@@ -360,8 +399,8 @@ impl Kernel {
     fn choose_page(&mut self, environment: Environment, pass: Pass) -> Taken {
         let words = self.context_of(environment).private_words();
         let count = (words.take_first_count.load(Ordering::Relaxed) as usize).min(TAKE_FIRST_ENTRIES);
-        let listed = words.take_first[..count].iter().map(|word| PageNumber(word.load(Ordering::Relaxed)));
-        let mut choice = listed.into_iter().find(|page| self.is_takable(environment, *page, pass));
+        let named = words.take_first[..count].iter().map(|word| listed(word.load(Ordering::Relaxed)));
+        let mut choice = named.into_iter().find(|page| self.is_takable(environment, *page, pass));
         if choice.is_none() {
             if !self.emergency_passed(environment) {
                 return Taken::NotYet;

@@ -275,8 +275,8 @@ impl Memory {
     /// Copies a page through the direct map. Programs may write the source meanwhile.
     #[inline(always)]
     fn copy(from: PageNumber, to: PageNumber) {
-        // SAFETY: the caller has checked that both pages are memory that no Rust object lies in, and no program sees
-        // the target yet; no reference to either exists, and only the program gets what is read of the source.
+        // SAFETY: the caller has checked that both pages are memory that no Rust object lies in. No reference to either
+        // exists: programs that have mapped them read and write bytes. Only programs get what is read of the source.
         unsafe {
             core::arch::asm!(
                 "rep movsq",
@@ -330,6 +330,13 @@ impl Memory {
             None => {}
         }
         set_state(page.info, PageState::of(PageKind::Ordinary));
+    }
+
+    /// Copies an ordinary page into another one. Programs may write both meanwhile.
+    pub fn save(&mut self, page: PageNumber, into: PageNumber) {
+        assert!(self.is_ordinary(page) && self.is_ordinary(into), "only ordinary pages are saved");
+        set_flags(info(into).expect("an ordinary page has a record"), abi::page::DIRTY, abi::page::ZEROED);
+        Self::copy(page, into);
     }
 
     fn is_ordinary(&self, page: PageNumber) -> bool {

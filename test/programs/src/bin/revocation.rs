@@ -5,6 +5,7 @@
 extern crate alloc;
 
 use abi::budget::Resource;
+use abi::capability::Rights;
 use abi::limits::REPOSSESSION_ENTRIES;
 use abi::upcall::kind;
 use alloc::string::String;
@@ -27,6 +28,7 @@ guest! {
     Here fault_39_request_ignored_for_slices;
     Here fault_39_nothing_is_taken_before_its_time;
     Here fault_39_named_pages_go_first;
+    Here named_pages_are_saved_before_they_go;
     Here an_emergency_comes_before_anything_vital_is_taken;
     Here fault_39_pages_hidden_behind_what_cannot_be_taken;
     Here fault_40_answered_with_pages_of_others;
@@ -318,6 +320,80 @@ fn fault_39_named_pages_go_first(world: &World) -> Outcome {
     );
     check!(others.iter().all(has), "pages were taken that were not named first");
     granted!(child.destroy());
+    Ok(())
+}
+
+/// Pages that a saver names, and what it fills them with.
+const SAVED: usize = 6;
+const CONTENTS: u64 = 0x5a7e_0000;
+
+/// Ignores requests, and names for each of some pages another page to save it into. The first is mapped and the second
+/// is not. Its key only reads the third. The fourth is its creator's, the fifth a page table, the sixth none.
+extern "C" fn save(creators: u64) {
+    let (area, own) = (Area::current(), Allocator::own());
+    for upcall in [kind::REVOCATION, kind::REPOSSESSION, kind::EMERGENCY] {
+        set_handler(upcall, note_only);
+    }
+    let mut pages = [PageNumber::NONE; 2 * SAVED];
+    let list = own.allocate().unwrap_or(PageNumber::NONE);
+    let read_only = Allocator { key: KeyIndex::FIRST, list };
+    if own.allocate_many(&mut pages).is_err() || page::become_list(KeyIndex::FIRST, list, KeyIndex::FIRST).is_err() {
+        runtime::entry::exit(1);
+    }
+    let _ = own.free(pages[SAVED + 2]);
+    pages[SAVED + 2] = read_only.allocate().unwrap_or(PageNumber::NONE);
+    let _ = syscall::access_list_set(KeyIndex::FIRST, list, 0, KeyIndex::FIRST, u64::from(Rights::READ.0));
+    (pages[SAVED + 3], pages[SAVED + 4]) = (PageNumber(creators), area::root());
+    let Ok(window) = Window::open(&pages[..SAVED], KeyIndex::FIRST, Access::WRITE) else { runtime::entry::exit(2) };
+    window.words().iter().zip(0..).for_each(|(word, index)| word.store(CONTENTS + index, SeqCst));
+    let Ok(mapped) = Window::open(&pages[SAVED..=SAVED], KeyIndex::FIRST, Access::WRITE) else {
+        runtime::entry::exit(3)
+    };
+    let private = area.private();
+    private.save_key.store(KeyIndex::FIRST.0, SeqCst);
+    for index in 0..SAVED {
+        let into = if index == SAVED - 1 { 0 } else { pages[SAVED + index].0 };
+        private.take_first[index].store(pages[index].0 | into << 32, SeqCst);
+    }
+    private.take_first_count.store(SAVED as u64, SeqCst);
+    pages.iter().enumerate().for_each(|(index, page)| area.public_library(LISTED + index).store(page.0, SeqCst));
+    area.status(HELD).store(1, SeqCst);
+    loop {
+        mapped.words()[511].load(SeqCst);
+        time_slice::yield_now();
+    }
+}
+
+/// A page that is named with another one is copied there as it is taken. The vector says so. Nothing is written into a
+/// page that the environment does not pay for, may not write, or that is an object.
+fn named_pages_are_saved_before_they_go(world: &World) -> Outcome {
+    let own = granted!(Allocator::own().allocate());
+    let child = launch(prepare(world, save, own.0)?)?;
+    check!(eventually(|| status(&child, HELD) == 1), "the child names nothing: {:?}", child.status());
+    let pages: Vec<u64> = (0..2 * SAVED).map(|index| listed(&child, index)).collect();
+    request(&child, Resource::Page, SAVED as u64, 1_000_000)?;
+    time_slice::yield_now();
+    enforce(&child)?;
+    let is_told = || status(&child, REPOSSESSIONS) >= SAVED as u64;
+    check!(eventually(is_told), "the child was told of {} pages", status(&child, REPOSSESSIONS));
+    for index in 0..SAVED {
+        let (page, into) = (pages[index], pages[SAVED + index]);
+        let info = exposed::page(PageNumber(page));
+        check!(info.is_none_or(|info| info.owner() != child.number), "page {index} was not taken");
+        let saved = if index < 2 { into } else { 0 };
+        let said = listed(&child, TAKEN + index);
+        check!(said == page | saved << 32, "the vector says {said:#x} of page {index}, {page:#x} in {into:#x}");
+        if index >= 4 {
+            continue;
+        }
+        let window = granted!(Window::open(&[PageNumber(into)], KeyIndex::FIRST, Access::READ));
+        let first = CONTENTS + 512 * index as u64;
+        let expected = |word: u64| if index < 2 { first + word } else { 0 };
+        let differs = (0..512).find(|word| window.words()[*word as usize].load(SeqCst) != expected(*word));
+        check!(differs.is_none(), "word {differs:?} of what was saved of page {index}");
+    }
+    granted!(child.destroy());
+    granted!(Allocator::own().free(own));
     Ok(())
 }
 
