@@ -1,9 +1,9 @@
 //! Device over a kernel's XN, which holds the volume and permits or refuses every change.
 //!
-//! The library's own XN mirrors the kernel's: page n of the cache and frame n hold the same block. The kernel carries
-//! each change out first. A frame is bound when a change needs it, after the blocks above it: what is only read comes
-//! from the disk, many blocks a transfer. Any environment may write a dirty block, or empty a clean frame, which is then
-//! bound again.
+//! The library's own XN mirrors the kernel's: page n of the cache and frame n hold the same block. The kernel
+//! carries each change out first. A frame is bound when a change needs it, after the blocks above it: what is only
+//! read comes from the disk, many blocks a transfer. Any environment may write a dirty block, or empty a clean
+//! frame, which is then bound again.
 //!
 //! Invariants:
 //! - the library's XN accepts nothing that the kernel's has refused.

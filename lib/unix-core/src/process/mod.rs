@@ -1,6 +1,9 @@
-//! What a process is to others and to itself: who it is (`credentials`, `capabilities`, `ucred`), what it may use
-//! (`rlimits`, `nice_share`, `priority_table`, `prctl_state`), what it has used (`rusage`), how it ended (`exit_status`), what lives
-//! through `execve` (`exec_state`, `fs_context`), and what others ask of it (`remote_request`).
+//! What a process is to others and to itself.
+//!
+//! - Who it is: `credentials`, `capabilities`, `ucred`.
+//! - What it may use: `rlimits`, `nice_share`, `priority_table`, `prctl_state`. What it has used: `rusage`.
+//! - How it ended: `exit_status`. What lives through `execve`: `exec_state`, `fs_context`.
+//! - What others ask of it: `remote_request`.
 
 pub mod capabilities;
 pub mod credentials;
