@@ -19,4 +19,5 @@ pub mod session;
 pub mod signal;
 pub mod terminal;
 pub mod trace_format;
+pub mod trace_values;
 pub mod uapi;

@@ -1,5 +1,6 @@
 //! Lines of `--trace syscalls`, as strace(1) prints them: names of calls, arguments by kind, names of errors. Pure.
 
+use crate::trace_values;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -13,105 +14,144 @@ const CALLS: &str = include_str!("../../../test/parity/linux-calls");
 pub const SHOWN: usize = 48;
 
 /// Kinds of arguments, one letter each: `d` number, `x` word, `o` mode, `s` text that ends with 0, `S` signal.
-/// `b` stands for bytes whose count follows, `f` for a directory that a path begins at, `O` for flags of `open`,
-/// `P` for a protection, `M` for a kind of mapping.
-const KINDS: [(&str, &str); 96] = [
-    ("accept", "dxx"),
-    ("accept4", "dxxO"),
-    ("access", "so"),
-    ("arch_prctl", "xx"),
-    ("bind", "dxd"),
-    ("brk", "x"),
+/// `b` stands for bytes whose count follows, `f` for a directory that a path begins at, `O` for flags of `open`, `C` for
+/// those of them that calls take which open no file,
+/// `P` for a protection, `M` for a kind of mapping. `p` is an address, `A` flags of calls on paths, `V` a list of texts,
+/// `e` an environment, and `t` a time.
+/// The letters of [`trace_values::named`] are numbers that have names. Those of [`trace_values::written`] are what the
+/// call writes.
+const KINDS: [(&str, &str); 131] = [
+    ("accept", "dpp"),
+    ("accept4", "dppC"),
+    ("access", "sR"),
+    ("arch_prctl", "hp"),
+    ("bind", "dad"),
+    ("brk", "p"),
     ("chdir", "s"),
     ("chmod", "so"),
     ("chown", "sdd"),
     ("chroot", "s"),
-    ("clock_nanosleep", "ddxx"),
-    ("clone", "xxxxx"),
+    ("clock_gettime", "cp"),
+    ("clock_nanosleep", "cdtp"),
+    ("clone", "ipppp"),
     ("clone3", "xd"),
     ("close", "d"),
-    ("connect", "dxd"),
+    ("connect", "dad"),
     ("creat", "so"),
     ("dup", "d"),
     ("dup2", "dd"),
-    ("dup3", "ddO"),
-    ("epoll_create1", "O"),
-    ("epoll_ctl", "dddx"),
-    ("epoll_wait", "dxdd"),
-    ("eventfd2", "dO"),
-    ("execve", "sxx"),
-    ("execveat", "fsxxx"),
+    ("dup3", "ddC"),
+    ("epoll_create1", "C"),
+    ("epoll_ctl", "dGdp"),
+    ("epoll_wait", "dpdd"),
+    ("eventfd2", "dC"),
+    ("execve", "sVe"),
+    ("execveat", "fsVeA"),
     ("exit", "d"),
     ("exit_group", "d"),
-    ("faccessat", "fso"),
-    ("faccessat2", "fsox"),
+    ("faccessat", "fsR"),
+    ("faccessat2", "fsRA"),
+    ("fchdir", "d"),
     ("fchmod", "do"),
-    ("fcntl", "ddx"),
+    ("fchmodat", "fso"),
+    ("fchownat", "fsddA"),
+    ("fcntl", "dFx"),
     ("flock", "dd"),
     ("fork", ""),
-    ("fstat", "dx"),
+    ("fstat", "dT"),
+    ("fstatfs", "dp"),
     ("fsync", "d"),
     ("ftruncate", "dd"),
-    ("futex", "xddxxx"),
-    ("getcwd", "xd"),
-    ("getdents64", "dxd"),
+    ("futex", "pUdppx"),
+    ("getcwd", "pd"),
+    ("getdents64", "dpd"),
     ("getegid", ""),
     ("geteuid", ""),
     ("getgid", ""),
+    ("getgroups", "dp"),
+    ("getpeername", "dpp"),
+    ("getpgid", "d"),
     ("getpgrp", ""),
     ("getpid", ""),
     ("getppid", ""),
-    ("getrandom", "xdx"),
+    ("getrandom", "Bdx"),
+    ("getsockname", "dpp"),
+    ("getsockopt", "dddpp"),
     ("gettid", ""),
     ("getuid", ""),
-    ("ioctl", "dxx"),
+    ("ioctl", "dIp"),
     ("kill", "dS"),
     ("link", "ss"),
+    ("linkat", "fsfsA"),
     ("listen", "dd"),
-    ("lseek", "ddd"),
-    ("lstat", "sx"),
-    ("madvise", "xdd"),
+    ("lseek", "ddW"),
+    ("lstat", "sT"),
+    ("madvise", "pdD"),
     ("mkdir", "so"),
     ("mkdirat", "fso"),
-    ("mmap", "xdPMdx"),
+    ("mmap", "pdPMdx"),
     ("mount", "sssxx"),
-    ("mprotect", "xdP"),
-    ("mremap", "xddxx"),
-    ("munmap", "xd"),
-    ("nanosleep", "xx"),
-    ("newfstatat", "fsxx"),
+    ("mprotect", "pdP"),
+    ("mremap", "pddxp"),
+    ("munmap", "pd"),
+    ("nanosleep", "tp"),
+    ("newfstatat", "fsTA"),
     ("open", "sOo"),
     ("openat", "fsOo"),
-    ("openat2", "fsxd"),
-    ("pipe2", "xO"),
-    ("poll", "xdd"),
-    ("pread64", "dxdd"),
-    ("prlimit64", "ddxx"),
+    ("openat2", "fspd"),
+    ("pipe", "Q"),
+    ("pipe2", "QC"),
+    ("poll", "pdd"),
+    ("ppoll", "pdtp"),
+    ("prctl", "Jp"),
+    ("pread64", "dBdd"),
+    ("prlimit64", "dLpp"),
     ("pwrite64", "dbdd"),
-    ("read", "dxd"),
-    ("readlink", "sxd"),
-    ("readlinkat", "fsxd"),
+    ("read", "dBd"),
+    ("readlink", "sBd"),
+    ("readlinkat", "fsBd"),
+    ("readv", "dpd"),
+    ("recvfrom", "dBdxpp"),
     ("rename", "ss"),
+    ("renameat", "fsfs"),
     ("renameat2", "fsfsx"),
     ("rmdir", "s"),
-    ("rseq", "xdxx"),
-    ("rt_sigaction", "Sxxd"),
-    ("rt_sigprocmask", "dxxd"),
-    ("sendto", "dbdxxd"),
-    ("set_robust_list", "xd"),
-    ("set_tid_address", "x"),
-    ("socket", "ddd"),
-    ("stat", "sx"),
-    ("statx", "fsxxx"),
+    ("rseq", "pdxx"),
+    ("rt_sigaction", "Sppd"),
+    ("rt_sigprocmask", "Hppd"),
+    ("rt_sigreturn", ""),
+    ("sched_yield", ""),
+    ("sendfile", "ddpd"),
+    ("sendto", "dbdxpd"),
+    ("set_robust_list", "pd"),
+    ("set_tid_address", "p"),
+    ("setgid", "d"),
+    ("setpgid", "dd"),
+    ("setresgid", "ddd"),
+    ("setresuid", "ddd"),
+    ("setsid", ""),
+    ("setsockopt", "dddpd"),
+    ("setuid", "d"),
+    ("shutdown", "dd"),
+    ("sigaltstack", "pp"),
+    ("socket", "NKd"),
+    ("socketpair", "NKdQ"),
+    ("stat", "sT"),
+    ("statfs", "sp"),
+    ("statx", "fsAxp"),
     ("symlink", "ss"),
+    ("symlinkat", "sfs"),
+    ("sysinfo", "p"),
     ("tgkill", "ddS"),
+    ("truncate", "sd"),
     ("umask", "o"),
     ("umount2", "sx"),
-    ("uname", "x"),
+    ("uname", "p"),
     ("unlink", "s"),
-    ("unlinkat", "fsx"),
-    ("wait4", "dxxx"),
+    ("unlinkat", "fsA"),
+    ("wait4", "dZYp"),
     ("write", "dbd"),
+    ("writev", "dpd"),
 ];
 
 /// The name of a call; its number where it has none.
@@ -121,8 +161,8 @@ pub fn name(number: u64) -> String {
     name.map_or_else(|| format!("syscall_{number:#x}"), String::from)
 }
 
-/// A call with its arguments. `read` gives at most so many bytes of the program's memory from an address on, up to a 0
-/// where the third argument says so.
+/// A call with its arguments as they are before it; what it writes is left out, for [`finish`]. `read` gives at most so
+/// many bytes of the program's memory from an address on, up to a 0 where the third argument says so.
 pub fn call(number: u64, arguments: [u64; 6], read: impl Fn(u64, usize, bool) -> Option<Vec<u8>>) -> String {
     let name = name(number);
     let kinds = KINDS.iter().find(|(own, _)| *own == name).map(|(_, kinds)| *kinds);
@@ -144,11 +184,35 @@ pub fn call(number: u64, arguments: [u64; 6], read: impl Fn(u64, usize, bool) ->
         text.push_str(&match kind {
             's' => quoted(value, SHOWN, true, &read),
             'b' => quoted(value, arguments[index + 1].min(SHOWN as u64) as usize, false, &read),
+            'V' => trace_values::list_of_texts(value, &read),
+            'e' => trace_values::environment(value, &read),
+            'a' => trace_values::address_of_socket(value, arguments[index + 1], &read),
+            't' => trace_values::time(value, &read),
+            kind if trace_values::is_written(kind) => format!("{OPEN}{kind}{value:x}{OPEN}"),
             kind => argument(kind, value),
         });
     }
     text.push(')');
     text
+}
+
+/// Encloses what [`finish`] fills in: the kind, and the address.
+const OPEN: char = '\u{1}';
+
+/// The line of a call that has returned: what it wrote is filled in where it succeeded, else the address of that.
+pub fn finish(text: &str, outcome: Result<u64, Errno>, read: impl Fn(u64, usize, bool) -> Option<Vec<u8>>) -> String {
+    let parts = text.split(OPEN).enumerate().map(|(index, part)| {
+        let mut letters = part.chars();
+        match (index % 2, letters.next()) {
+            (1, Some(kind)) => {
+                let address = u64::from_str_radix(letters.as_str(), 16).unwrap_or_default();
+                let written = outcome.ok().and_then(|count| trace_values::written(kind, address, count, &read));
+                written.unwrap_or_else(|| trace_values::pointer(address))
+            }
+            _ => part.into(),
+        }
+    });
+    format!("{} = {}", parts.collect::<String>(), result(outcome))
 }
 
 /// What a call gave.
@@ -163,16 +227,26 @@ pub fn result(result: Result<u64, Errno>) -> String {
 }
 
 fn result_of(error: Errno) -> String {
-    error.name().map_or_else(|| format!("-1 (error {})", error.number()), |name| format!("-1 {name}"))
+    const TEXTS: &str = include_str!("errno_texts.txt");
+    let text = TEXTS.lines().nth(error.number().wrapping_sub(1) as usize);
+    match (error.name(), text) {
+        (Some(name), Some(text)) => format!("-1 {name} ({text})"),
+        _ => format!("-1 (error {})", error.number()),
+    }
 }
 
-fn quoted(address: u64, most: usize, is_text: bool, read: &impl Fn(u64, usize, bool) -> Option<Vec<u8>>) -> String {
+pub(super) fn quoted(
+    address: u64,
+    most: usize,
+    is_text: bool,
+    read: &impl Fn(u64, usize, bool) -> Option<Vec<u8>>,
+) -> String {
     if address == 0 {
         return "NULL".into();
     }
     let Some(bytes) = read(address, most, is_text) else { return format!("{address:#x}") };
     let dots = if bytes.len() == SHOWN { "..." } else { "" };
-    format!("\"{}\"{dots}", bytes.escape_ascii())
+    format!("\"{}\"{dots}", bytes.escape_ascii()).replace("\\'", "'")
 }
 
 fn argument(kind: char, value: u64) -> String {
@@ -180,11 +254,16 @@ fn argument(kind: char, value: u64) -> String {
         'd' => format!("{}", value as i64 as i32),
         'f' if value as i32 == linux::AT_FDCWD => "AT_FDCWD".into(),
         'f' => format!("{}", value as i32),
-        'o' => format!("{value:#o}"),
+        'o' if value == 0 => "0".into(),
+        'o' => format!("0{value:o}"),
+        'p' => trace_values::pointer(value),
         'O' => open_flags(value as u32),
+        'C' if value as u32 == 0 => "0".into(),
+        'C' => String::from(open_flags(value as u32).trim_start_matches("O_RDONLY|")),
         'P' => flags(value, "PROT_NONE", &[(1, "PROT_READ"), (2, "PROT_WRITE"), (4, "PROT_EXEC")]),
         'M' => flags(value, "0", &MAPPINGS),
         'S' => signal(value as u32),
+        kind if let Some(text) = trace_values::named(kind, value) => text,
         _ if value == 0 => "0".into(),
         _ => format!("{value:#x}"),
     }
@@ -223,7 +302,7 @@ fn open_flags(value: u32) -> String {
 }
 
 /// The names of flags, and what is left over as a number.
-fn flags(value: u64, none: &str, names: &[(u64, &str)]) -> String {
+pub(super) fn flags(value: u64, none: &str, names: &[(u64, &str)]) -> String {
     let mut left = value;
     let mut text = String::new();
     for (bits, name) in names {
@@ -272,12 +351,22 @@ mod tests {
             line("openat", [here, 0x1000, 0x80000, 5, 0, 0]),
             r#"openat(AT_FDCWD, "/etc/a\n", O_RDONLY|O_CLOEXEC)"#
         );
-        assert_eq!(line("openat", [3, 0x1000, 0x41, 0o644, 0, 0]), r#"openat(3, "/etc/a\n", O_WRONLY|O_CREAT, 0o644)"#);
+        assert_eq!(line("openat", [3, 0x1000, 0x41, 0o644, 0, 0]), r#"openat(3, "/etc/a\n", O_WRONLY|O_CREAT, 0644)"#);
         assert_eq!(line("write", [1, 0x1000, 4, 9, 9, 9]), r#"write(1, "/etc", 4)"#);
         assert_eq!(line("kill", [u64::MAX, 9, 0, 0, 0, 0]), "kill(-1, SIGKILL)");
         let anonymous = [0, 4096, 3, 0x22, u64::MAX, 0];
-        assert_eq!(line("mmap", anonymous), "mmap(0, 4096, PROT_READ|PROT_WRITE, MAP_PRIVATE|MAP_ANONYMOUS, -1, 0)");
-        assert_eq!(line("stat", [0, 0x20, 0, 0, 0, 0]), "stat(NULL, 0x20)");
+        assert_eq!(line("mmap", anonymous), "mmap(NULL, 4096, PROT_READ|PROT_WRITE, MAP_PRIVATE|MAP_ANONYMOUS, -1, 0)");
+        let stat = line("stat", [0, 0x20, 0, 0, 0, 0]);
+        assert_eq!(finish(&stat, Err(Errno::EFAULT), memory), "stat(NULL, 0x20) = -1 EFAULT (Bad address)");
+        let read = line("read", [3, 0x1000, 100, 0, 0, 0]);
+        assert_eq!(finish(&read, Ok(4), memory), r#"read(3, "/etc", 100) = 4"#);
+        assert_eq!(line("lseek", [3, 0, 2, 0, 0, 0]), "lseek(3, 0, SEEK_END)");
+        assert_eq!(line("fcntl", [3, 4, 0x800, 0, 0, 0]), "fcntl(3, F_SETFL, 0x800)");
+        assert_eq!(line("unlinkat", [here, 0x1000, 0x200, 0, 0, 0]), r#"unlinkat(AT_FDCWD, "/etc/a\n", AT_REMOVEDIR)"#);
+        assert_eq!(
+            line("socket", [2, 0x80801, 0, 0, 0, 0]),
+            "socket(AF_INET, SOCK_STREAM|SOCK_NONBLOCK|SOCK_CLOEXEC, 0)"
+        );
         assert_eq!(line("kexec_load", [1, 2, 0, 0, 0, 0]), "kexec_load(0x1, 0x2)");
         assert_eq!(name(9999), "syscall_0x270f");
     }
@@ -286,16 +375,20 @@ mod tests {
     fn results_bear_the_names_of_errors() {
         assert_eq!(result(Ok(3)), "3");
         assert_eq!(result(Ok(0x7f00_0000_0000)), "0x7f0000000000");
-        assert_eq!(result(Err(Errno::ENOENT)), "-1 ENOENT");
-        assert_eq!(result(Err(Errno::FAULT_UNDER_LOCK)), "-1 EFAULT");
+        assert_eq!(result(Err(Errno::ENOENT)), "-1 ENOENT (No such file or directory)");
+        assert_eq!(result(Err(Errno::FAULT_UNDER_LOCK)), "-1 EFAULT (Bad address)");
         assert_eq!([signal(11), signal(34), signal(0)], ["SIGSEGV", "SIGRT_2", "0"]);
+    }
+
+    fn is_known(kind: char) -> bool {
+        "dxosbfOCPMSpaVet".contains(kind) || trace_values::is_written(kind) || trace_values::named(kind, 1).is_some()
     }
 
     #[test]
     fn every_kind_belongs_to_a_call() {
         for (own, kinds) in KINDS {
             assert!((0..500).any(|number| name(number) == own), "{own}");
-            assert!(kinds.len() <= 6 && kinds.chars().all(|kind| "dxosbfOPMS".contains(kind)), "{own}");
+            assert!(kinds.len() <= 6 && kinds.chars().all(is_known), "{own}");
         }
     }
 }

@@ -181,7 +181,7 @@ impl ExecRequest {
         // A second handle: the maker of the environment held the first.
         files.hold(node, true);
         drop(files);
-        let plan = plan_image((file, head), arguments)?;
+        let plan = plan_image(path, (file, head), arguments)?;
         Ok(Self { plan, path: path.to_vec(), environment, is_for_another: false })
     }
 
@@ -368,16 +368,17 @@ pub fn find_program(name: &[u8], environment: &[&[u8]]) -> Result<Vec<u8>> {
 }
 
 /// Opens the program, follows scripts, and opens the interpreter of a dynamic program.
-fn plan(path: &[u8], goes: bool, mut arguments: Vec<Vec<u8>>) -> Result<ExecPlan> {
-    let mut path = path.to_vec();
+fn plan(program: &[u8], goes: bool, mut arguments: Vec<Vec<u8>>) -> Result<ExecPlan> {
+    let mut path = program.to_vec();
     for step in 0..=SCRIPTS {
         if let Some(known) = exec_file::revalidate(&path) {
             return ExecPlan::of(known, arguments);
         }
         let opened = exec_file::open(&path, true);
-        let (file, head) = opened.inspect_err(|error| report_interpreter(step > 0, &path, *error))?;
+        let (file, head) =
+            opened.inspect_err(|error| report_interpreter((step > 0).then_some(program), &path, *error))?;
         let Some(script) = shebang::parse(&head) else {
-            return plan_image((file, head), arguments);
+            return plan_image(program, (file, head), arguments);
         };
         let script = if goes { Err(Errno::ENOENT) } else { script };
         let script = script.inspect_err(|_| file.close())?;
@@ -393,9 +394,10 @@ fn plan(path: &[u8], goes: bool, mut arguments: Vec<Vec<u8>>) -> Result<ExecPlan
 }
 
 /// A line of the log where a program or a script is there, and its interpreter is not.
-fn report_interpreter(is_interpreter: bool, path: &[u8], error: Errno) {
-    if is_interpreter && error == Errno::ENOENT {
-        runtime::log_line!("the interpreter {} of a program is missing", alloc::string::String::from_utf8_lossy(path));
+fn report_interpreter(program: Option<&[u8]>, path: &[u8], error: Errno) {
+    if let Some(program) = program.filter(|_| error == Errno::ENOENT) {
+        let [program, path] = [program, path].map(alloc::string::String::from_utf8_lossy);
+        runtime::log_line!("the interpreter {path} of {program} is missing");
     }
 }
 
@@ -414,7 +416,7 @@ pub(super) fn missing_interpreter(path: &[u8]) -> Option<Vec<u8>> {
     found.map(|(file, _)| file.close()).is_err().then_some(name)
 }
 
-fn plan_image((file, head): (ExecFile, Vec<u8>), arguments: Vec<Vec<u8>>) -> Result<ExecPlan> {
+fn plan_image(program: &[u8], (file, head): (ExecFile, Vec<u8>), arguments: Vec<Vec<u8>>) -> Result<ExecPlan> {
     let image = match file.is_readable() {
         true => Image::read(&head, read_from(&file)).inspect_err(|_| file.close())?,
         // Another environment looks into it.
@@ -422,20 +424,21 @@ fn plan_image((file, head): (ExecFile, Vec<u8>), arguments: Vec<Vec<u8>>) -> Res
     };
     let interpreter = match image.interpreter {
         None => None,
-        Some(name) => Some(open_interpreter((&file, &head), name).inspect_err(|_| file.close())?),
+        Some(name) => Some(open_interpreter(program, (&file, &head), name).inspect_err(|_| file.close())?),
     };
     ExecPlan::of(core::iter::once(Arc::new(ElfFile { file, image })).chain(interpreter), arguments)
 }
 
 /// Opens the interpreter of a program that begins with `head`.
-fn open_interpreter((file, head): (&ExecFile, &[u8]), name: (u64, u64)) -> Result<Arc<ElfFile>> {
+fn open_interpreter(program: &[u8], (file, head): (&ExecFile, &[u8]), name: (u64, u64)) -> Result<Arc<ElfFile>> {
     let name = elf::part(head, name, read_from(file))?;
     let name = name.strip_suffix(b"\0").ok_or(Errno::ENOEXEC)?;
     let path = name.split(|byte| *byte == 0).next().unwrap_or_default();
     if let Some(known) = exec_file::reopen_interpreter(path) {
         return Ok(known);
     }
-    let (file, head) = exec_file::open(path, false).inspect_err(|error| report_interpreter(true, path, *error))?;
+    let (file, head) =
+        exec_file::open(path, false).inspect_err(|error| report_interpreter(Some(program), path, *error))?;
     let image = Image::read_interpreter(&head, read_from(&file)).inspect_err(|_| file.close())?;
     Ok(Arc::new(ElfFile { file, image }))
 }

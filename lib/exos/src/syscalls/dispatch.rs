@@ -156,7 +156,7 @@ fn traced(call: &mut Call<'_>) {
     }
     let result = call.by(call.process.calls.get());
     call.process.end_uses();
-    runtime::log_line!("[pid {thread}] {text} = {}", trace_format::result(result));
+    runtime::log_line!("[pid {thread}] {}", trace_format::finish(&text, result, read_argument));
     call.give_back(number, result);
 }
 

@@ -3,7 +3,7 @@
 //! A call gets the program's registers and gives a number or an error. Calls that are not in the table give `ENOSYS`
 //! and are counted.
 
-pub use unix_core::{trace_format, uapi};
+pub use unix_core::{trace_format, trace_values, uapi};
 
 #[cfg(target_os = "none")]
 mod attributes;
