@@ -104,6 +104,11 @@ pub mod place {
     pub const TOS: usize = 25;
     pub const KEEP_ALIVE: usize = 26;
     pub const CLASS: usize = 27;
+    pub const KEEP_ALIVE_IDLE: usize = 28;
+    pub const KEEP_ALIVE_INTERVAL: usize = 29;
+    pub const KEEP_ALIVE_COUNT: usize = 30;
+    pub const SYN_COUNT: usize = 31;
+    pub const USER_TIME_OUT: usize = 32;
 }
 
 use Has::{All, Inet6, Only};
@@ -145,6 +150,11 @@ static TABLE: [Row; 82] = [
     row(IP, 1, All, Any, 0),
     row(SOCKET, 9, All, Flag, 0),
     row(IPV6, 67, Inet6, Within(-1, 255), 0),
+    row(TCP, 4, Only(Tcp), Within(1, 32_767), 7200),
+    row(TCP, 5, Only(Tcp), Within(1, 32_767), 75),
+    row(TCP, 6, Only(Tcp), Within(1, 127), 9),
+    row(TCP, 7, Only(Tcp), Within(1, 127), 6),
+    row(TCP, 18, Only(Tcp), Within(0, MOST), 0),
     // The rest of socket(7).
     row(SOCKET, 1, All, Privileged, 0),
     row(SOCKET, 5, All, Flag, 0),
@@ -187,15 +197,10 @@ static TABLE: [Row; 82] = [
     row(IPV6, 78, Inet6, Flag, 0),
     // tcp(7).
     row(TCP, 2, Only(Tcp), Within(88, 32_767), 536),
-    row(TCP, 4, Only(Tcp), Within(1, 32_767), 7200),
-    row(TCP, 5, Only(Tcp), Within(1, 32_767), 75),
-    row(TCP, 6, Only(Tcp), Within(1, 127), 9),
-    row(TCP, 7, Only(Tcp), Within(1, 127), 6),
     row(TCP, 8, Only(Tcp), Any, 60),
     row(TCP, 10, Only(Tcp), Any, 0),
     row(TCP, 12, Only(Tcp), Flag, 1),
     row(TCP, 16, Only(Tcp), Within(0, 1), 0),
-    row(TCP, 18, Only(Tcp), Within(0, MOST), 0),
     row(TCP, 25, Only(Tcp), Any, -1),
     row(TCP, 27, Only(Tcp), Within(0, 2), 0),
     row(TCP, 36, Only(Tcp), Within(0, 1), 0),

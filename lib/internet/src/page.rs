@@ -50,12 +50,18 @@ pub const URGENT_SKIPPED: usize = 20;
 pub const FILTER_V6: usize = 21;
 /// What the other side wants to be told of by a call of the server: bits of [`watch`]. 0 where that is a process.
 pub const WATCH: usize = 25;
+/// Where the keeper of the wire writes `struct tcp_info` of a connection, in the page of the other machine's side. The
+/// first word is 0 where no keeper does.
+pub const INFORMATION: usize = 192;
+/// Bytes of it.
+pub const INFORMATION_BYTES: usize = 232;
 /// Where the options lie.
 pub const OPTIONS: usize = 64;
 /// Where the bytes lie: the second half.
 pub const RING: usize = 256;
 
-const _: () = assert!(OPTIONS + crate::option::WORDS <= RING && RING * 8 + INLINE as usize == 4096);
+const _: () = assert!(OPTIONS + crate::option::WORDS <= INFORMATION && INFORMATION * 8 + INFORMATION_BYTES <= RING * 8);
+const _: () = assert!( RING * 8 + INLINE as usize == 4096);
 
 /// One more change of the state.
 pub const GENERATION: u64 = 256;

@@ -19,8 +19,8 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
-use internet::option::place;
-use internet::page::{self, RING, done, state, watch};
+use internet::option::{Sort, place};
+use internet::page::{self, INFORMATION, INFORMATION_BYTES, RING, done, state, watch};
 use internet::ring::{FINISHED, LARGE, RESET, Ring, advance, at_least};
 use runtime::lock::OwnerLock;
 use runtime::predicate::{Operator, Term, word};
@@ -69,6 +69,24 @@ impl InternetSocket {
             // Where the server refuses, the connection is no more.
             let _ = self.ask(InternetRequest::Wake, [0; 3]);
         }
+    }
+
+    /// An option of TCP has changed: the keeper of the wire, if the connection is its, applies it now.
+    pub fn publish_to_wire(&self) {
+        if self.sort == Sort::Tcp
+            && let Some(ends) = self.ends()
+        {
+            self.tell_other(&ends, watch::SENT | watch::TAKEN);
+        }
+    }
+
+    /// `struct tcp_info` of a connection to another machine.
+    pub fn information(&self) -> Option<Vec<u8>> {
+        let ends = self.ends()?;
+        (ends.peer_word(INFORMATION).load(Acquire) != 0).then(|| {
+            let words = (0..INFORMATION_BYTES / 8).map(|at| ends.peer_word(INFORMATION + at).load(Acquire));
+            words.flat_map(u64::to_le_bytes).collect()
+        })
     }
 
     fn sent_by_peer(&self) -> u64 {

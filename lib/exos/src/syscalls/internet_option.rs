@@ -12,7 +12,7 @@ use crate::server::client::network_card;
 use ::internet::address::{Address, Endpoint, Family};
 use ::internet::device;
 use ::internet::option::{self, Sort, level, place};
-use ::internet::page::{FILTER, FILTER_V6, LINGER, PATIENCE, state};
+use ::internet::page::{FILTER, FILTER_V6, INFORMATION_BYTES, LINGER, PATIENCE, state};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use linux_raw_sys::general as linux;
@@ -205,6 +205,9 @@ fn set_number(socket: &InternetSocket, option: (u32, u32), value: &[u8]) -> Resu
     if matches!(place, place::REUSE_ADDRESS | place::REUSE_PORT | place::ONLY_V6) {
         socket.publish_options()?;
     }
+    if matches!(place, place::CORK | place::NO_DELAY | place::KEEP_ALIVE..=place::USER_TIME_OUT) {
+        socket.publish_to_wire();
+    }
     Ok(())
 }
 
@@ -280,10 +283,13 @@ fn value_of(socket: &InternetSocket, option: (u32, u32), room: usize) -> Result<
 /// The most that a segment of loopback carries.
 const SEGMENT: u32 = 65_483;
 
-/// `struct tcp_info`: the state, options, and sizes; there are no segments to count.
+/// `struct tcp_info`: of a connection to another machine what the keeper of the wire counts. Within the machine there
+/// are no segments to count: it has the state, options, and sizes.
 fn information(socket: &InternetSocket) -> Vec<u8> {
-    const BYTES: usize = 232;
-    let mut told = alloc::vec![0; BYTES];
+    if let Some(counted) = socket.information() {
+        return counted;
+    }
+    let mut told = alloc::vec![0; INFORMATION_BYTES];
     told[0] = match socket.state() {
         state::LISTENING => 10,
         state::CONNECTING => 2,
@@ -295,7 +301,7 @@ fn information(socket: &InternetSocket) -> Vec<u8> {
     let mut put = |at: usize, value: u32| told[at..at + 4].copy_from_slice(&value.to_le_bytes());
     // Time-outs, segment sizes, path MTU, round trip, window.
     for (at, value) in
-        [(8, 201_000), (12, 40_000), (16, SEGMENT), (20, 536), (60, 65_535), (68, 30), (76, 10), (84, SEGMENT)]
+        [(8, 201_000), (12, 40_000), (16, SEGMENT), (20, 536), (60, 65_535), (68, 30), (80, 10), (84, SEGMENT)]
     {
         put(at, value);
     }

@@ -232,7 +232,10 @@ impl Keeper {
             Command::Connect(node, peer, local, remote) => {
                 self.reset_stream(server, node);
                 match self.connect(server, node, (local, remote), now) {
-                    Some(handle) => self.add(node, Stream::new(handle, peer, false)),
+                    Some(handle) => {
+                        self.add(node, Stream::new(handle, peer, false));
+                        self.look(server, node, now);
+                    }
                     None => {
                         server.wire_refuses(node, Errno::EADDRNOTAVAIL);
                         server.wire_side_ends(peer);

@@ -7,6 +7,8 @@
 #[cfg(target_os = "none")]
 mod convert;
 #[cfg(target_os = "none")]
+mod information;
+#[cfg(target_os = "none")]
 pub mod keeper;
 #[cfg(target_os = "none")]
 mod link;

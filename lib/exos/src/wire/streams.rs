@@ -11,6 +11,7 @@
 //! - A byte that the keeper took from a socket lies in the stack until the other machine has it, also when the socket's
 //!   holders are gone.
 
+use super::information;
 use super::keeper::Keeper;
 use crate::address_map::PAGE_SIZE;
 use crate::errno::{Errno, Result};
@@ -24,7 +25,7 @@ use internet::option::{self, place};
 use internet::page::{self, RING, state, watch};
 use internet::ring::{FINISHED, LARGE, RESET, Ring, advance};
 use network::slab::Handle;
-use network::tcp::block::{Block, Error, State};
+use network::tcp::block::{Block, Error, Options, State};
 use network::time::Time;
 
 /// Bytes of one connection that the stack keeps until they are acknowledged, and of all together.
@@ -121,6 +122,7 @@ impl Keeper {
         now: Time,
     ) -> Outcome {
         let word = |index: usize| sides.own.words()[index].load(Acquire);
+        self.set_options(sides, stream.handle);
         if !stream.is_open {
             match self.opening(stream) {
                 Some(Ok(())) => {
@@ -136,7 +138,6 @@ impl Keeper {
                 None => return Outcome::Continues,
             }
         }
-        self.set_options(sides, stream.handle);
         loop {
             sides.peer.words()[page::WATCH].store(0, SeqCst);
             let seen = [page::SENT, page::TAKEN, page::LARGE_FROM].map(word);
@@ -148,6 +149,9 @@ impl Keeper {
             let waits = block.is_some_and(|block| block.readable() > 0);
             let wanted = watch::SENT | if waits { watch::TAKEN } else { 0 };
             sides.peer.words()[page::WATCH].store(wanted, SeqCst);
+            if let Some(information) = self.stack.tcp.information(stream.handle) {
+                information::publish(&information, &sides.peer.words()[page::INFORMATION..]);
+            }
             if [page::SENT, page::TAKEN, page::LARGE_FROM].map(word) == seen {
                 return Outcome::Continues;
             }
@@ -164,15 +168,26 @@ impl Keeper {
         }
     }
 
+    /// Hands the stack what the program has set (tcp(7)). It is looked at with each change of the connection.
     fn set_options(&mut self, sides: &Sides, handle: Handle) {
-        let on = |place| option::value(&sides.own, place) != 0;
-        let (no_delay, cork, keep_alive) = (on(place::NO_DELAY), on(place::CORK), on(place::KEEP_ALIVE));
-        let Some(block) = self.stack.tcp.block(handle) else { return };
-        let now = block.options();
-        if (now.no_delay, now.cork, now.keep_alive) != (no_delay, cork, keep_alive)
+        let value = |place| option::value(&sides.own, place);
+        let on = |place| value(place) != 0;
+        let Some(now) = self.stack.tcp.block(handle).map(|block| *block.options()) else { return };
+        let wanted = Options {
+            no_delay: on(place::NO_DELAY),
+            cork: on(place::CORK),
+            keep_alive: on(place::KEEP_ALIVE),
+            keep_alive_idle: value(place::KEEP_ALIVE_IDLE) as u32,
+            keep_alive_interval: value(place::KEEP_ALIVE_INTERVAL) as u32,
+            keep_alive_count: value(place::KEEP_ALIVE_COUNT) as u8,
+            syn_retries: value(place::SYN_COUNT) as u8,
+            user_time_out: value(place::USER_TIME_OUT) as u32,
+            ..now
+        };
+        if wanted != now
             && let Some(options) = self.stack.tcp.options_mut(handle)
         {
-            (options.no_delay, options.cork, options.keep_alive) = (no_delay, cork, keep_alive);
+            *options = wanted;
         }
     }
 

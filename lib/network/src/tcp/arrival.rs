@@ -6,6 +6,7 @@ use super::block::{Error, State};
 use super::cookie;
 use super::demux::Target;
 use super::engine::{Network, Tcp, embryo_timer};
+use super::information::positions;
 use super::input::Context;
 use super::listen::{BACKOFF_LIMIT, EMBRYO_LIMIT, Embryo, Listener};
 use super::segment::{ACK, Outgoing, PROTOCOL, RST, SYN, Segment};
@@ -74,7 +75,9 @@ impl Tcp {
     fn deliver_to_block(&mut self, index: u32, arrival: &Arrival<'_>, network: &mut impl Network) {
         let Some(connection) = self.connections.at_mut(index) else { return };
         let mut context = Context { now: arrival.now, released: &mut self.released, challenges: &mut self.challenges };
+        let before = positions(&connection.block);
         let reset = connection.block.input(&arrival.segment, arrival.payload, &mut context);
+        connection.traffic.received(before, &connection.block, arrival.payload.len());
         let ended = matches!(connection.block.state, State::Closed | State::TimeWait);
         // What ends here is still owed its acknowledgement: the record in TIME_WAIT gives it.
         let owed = (connection.block.state == State::TimeWait).then(|| {

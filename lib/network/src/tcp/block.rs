@@ -54,7 +54,7 @@ pub enum Error {
 }
 
 /// What the owner of a connection chose.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     pub no_delay: bool,
     pub cork: bool,

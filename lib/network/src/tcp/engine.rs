@@ -14,6 +14,7 @@ use core::net::Ipv6Addr;
 use super::block::{Block, Error, Opening, Options, State};
 use super::challenge::ChallengeLimit;
 use super::demux::{Demux, Target};
+use super::information::Traffic;
 use super::listen::{Embryo, Listener};
 use super::segment::{HEADER_LIMIT, Outgoing, RST};
 use super::time_wait::{Record, TimeWaits};
@@ -61,6 +62,7 @@ pub(crate) struct Connection {
     pub is_listed: bool,
     /// It stands in the list of changes.
     pub is_reported: bool,
+    pub traffic: Traffic,
 }
 
 #[derive(Debug)]
@@ -237,8 +239,9 @@ impl Tcp {
     /// Puts a block into the tables.
     pub(crate) fn adopt(&mut self, block: Block) -> Handle {
         let hash = self.secret.lookup(&block.pair);
-        let handle =
-            self.connections.insert(Connection { block, is_ready: false, is_listed: true, is_reported: false });
+        let traffic = Traffic::default();
+        let fresh = Connection { block, is_ready: false, is_listed: true, is_reported: false, traffic };
+        let handle = self.connections.insert(fresh);
         self.demux.insert(hash, Target::Block(handle.index));
         self.mark(handle.index);
         handle
@@ -355,7 +358,9 @@ impl Tcp {
             let Some(connection) = self.connections.at_mut(index) else { return };
             let highest = connection.block.send.next;
             let Some(outgoing) = connection.block.output(now) else { break };
-            self.counters.retransmissions += u64::from(outgoing.length > 0 && outgoing.sequence < highest);
+            let is_again = outgoing.length > 0 && outgoing.sequence < highest;
+            connection.traffic.sent(outgoing.length, is_again);
+            self.counters.retransmissions += u64::from(is_again);
             self.transmit_of(index, &outgoing, network);
         }
         self.settle(index, now);

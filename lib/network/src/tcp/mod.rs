@@ -8,6 +8,7 @@ pub mod cookie;
 pub mod demux;
 pub mod engine;
 pub mod export;
+pub mod information;
 pub mod input;
 pub mod listen;
 pub mod output;
