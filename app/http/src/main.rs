@@ -158,8 +158,9 @@ fn answer(stack: &mut Stack<Wire>, connections: &mut BTreeMap<Handle, Vec<u8>>, 
             break;
         }
     }
-    let block = stack.tcp.block(handle);
-    if is_over || block.is_none_or(|block| block.error().is_some() || Block::is_at_end(block)) {
+    // While answers wait, requests may: the end of what comes is not yet the end of the connection.
+    let ends = |block: &Block| block.error().is_some() || block.is_at_end() && block.queued() < QUEUED;
+    if is_over || stack.tcp.block(handle).is_none_or(ends) {
         connections.remove(&handle);
         stack.close(handle, now());
     }

@@ -5,10 +5,11 @@
 use super::Visit;
 
 /// Those of every run.
-pub(super) const WIRE: [Visit; 5] = [
+pub(super) const WIRE: [Visit; 6] = [
     visit("clients_on_the_wire", CLIENTS, &["python3"]),
     visit("servers_on_the_wire", SERVERS, &["python3"]),
     visit("a_native_server_answers_curl", NATIVE, &["python3", "curl"]),
+    visit("fault_81_requests_that_no_browser_sends", ODD_REQUESTS, &["python3"]),
     visit("a_native_server_on_a_wire", NATIVE_ON_A_WIRE, &[]),
     visit("transfers_with_losses", LOSSES, &[]),
 ];
@@ -83,6 +84,38 @@ page -o a -o b -o c $at/ $at/none $at/; cmp a c && head -n 1 a | grep -c Chitin;
 for turn in 1 2 3 4 5 6 7 8; do page -o g$turn $at/ & all="$all $!"; done > many; wait $all; sort many | uniq -c | tr -s " "
 kill $machine; wait $machine; cat said; cat told >&2"#,
     "200 1024 1\n404 13 0\n200 1024 0\n1\n200 1024 1\n200 0 1\n400 0 1\n 8 200 1024 1\nhttp: http://10.0.2.15/\n",
+);
+
+/// The same server and requests that are wrong (row 81): each gets its answer, or the connection is reset. Slow clients
+/// with a part of a head hold up no other. The server answers a good request afterwards.
+const ODD_REQUESTS: (&str, &str) = (
+    r#"web=$(python3 -c 'import socket; one = socket.socket(); one.bind(("127.0.0.1", 0)); print(one.getsockname()[1])')
+cat > odd.py <<'END'
+import socket, sys
+N = chr(13) + chr(10); E = N.encode()
+def ask(request):
+    one = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 20); got = b""
+    try:
+        one.sendall(request); one.shutdown(socket.SHUT_WR)
+        while some := one.recv(65536): got += some
+    except OSError: pass
+    lines = [line.split()[1].decode() for line in got.replace(b"HTTP/1.1 ", E + b"HTTP/1.1 ").split(E) if line.startswith(b"HTTP/1.1 ")]
+    return " ".join(sorted(set(lines))) + " x%d" % len(lines) if lines else "reset"
+def get(target, more=""): return f"GET {target} HTTP/1.1{N}Host: a{N}{more}{N}".encode()
+slow = [socket.create_connection(("127.0.0.1", int(sys.argv[1])), 20) for _ in range(20)]
+for one in slow: one.sendall(b"GET / HTTP/1.1" + E + b"Ho")
+print("outside", ask(get("/../../etc/passwd")), ask(get("/%2e%2e/%2e%2e/etc/passwd")), ask(get("/%00")), ask(get("//")))
+print("long", ask(get("/", "A: " + "b" * 1000000 + N)) in ("400 x1", "reset"), ask(get("/" + "c" * 4000)))
+print("bodies", *(ask(get("/", field + N)) for field in ("Transfer-Encoding: chunked", "Content-Length: -1", "Content-Length: 99999999999999999999")))
+print("ranges", ask(get("/", "Range: bytes=" + ",".join("%d-" % at for at in range(900)) + N)))
+print("many", ask(get("/") * 500))
+print("garbage", ask(bytes(range(256)) * 64) in ("400 x1", "reset"), ask(E + E), ask(b"GET / HTTP/9.9" + E + E), ask(b"GET  / HTTP/1.1" + E + b"Host: a" + E + E), ask(b""))
+print("good", ask(get("/")))
+END
+$chitin run --native http -p $web:80 > said 2> told & machine=$!
+until grep -qs http: said; do kill -0 $machine || exit 1; sleep 0.2; done
+python3 odd.py $web; kill $machine; wait $machine; cat told >&2"#,
+    "outside 404 x1 404 x1 404 x1 404 x1\nlong True 404 x1\nbodies 400 x1 400 x1 400 x1\nranges 200 x1\nmany 200 x500\ngarbage True 400 x1 400 x1 400 x1 reset\ngood 200 x1\n",
 );
 
 /// The same over a wire with a peer and with a Linux program as client, which no other port answers. A router's prefix
