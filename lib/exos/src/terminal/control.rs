@@ -167,7 +167,7 @@ fn take_control(terminal: &Terminal, steal: u64) -> Result<()> {
 
 fn give_control_up(terminal: &Terminal) -> Result<()> {
     controlling(terminal)?;
-    job_control::give_control_up();
+    job_control::give_control_up(&job_control::HANG_UP);
     job_control::set_controlling(None);
     Ok(())
 }

@@ -73,17 +73,21 @@ fn controls_member(everybody: &[ProcessInfo], member: &ProcessInfo) -> bool {
     parent.is_some_and(|parent| parent.session == member.session && parent.group != member.group)
 }
 
+/// What members of a group get that nothing controls any more. A foreground group whose leader of the session ends gets
+/// the first of them alone, as on Linux.
+pub const HANG_UP: [u32; 2] = [linux::SIGHUP, linux::SIGCONT];
+
 /// The running process ends: with a session's leader the machine's own terminal is gone for all who had it open. A
 /// process that has a pseudo-terminal open keeps it, as on Linux: what was left in the background can still print.
 pub fn process_ends() {
-    if let Some(terminal) = give_control_up().filter(|terminal| terminal.node().is_none()) {
+    if let Some(terminal) = give_control_up(&[linux::SIGHUP]).filter(|terminal| terminal.node().is_none()) {
         terminal.end_session();
     }
     set_controlling(None);
 }
 
-/// A session's leader leaves its terminal: that controls no session, and its foreground group hangs up.
-pub fn give_control_up() -> Option<Terminal> {
+/// A session's leader leaves its terminal: that controls no session, and its foreground group gets these signals.
+pub fn give_control_up(signals: &[u32]) -> Option<Terminal> {
     let process = process();
     let terminal = process.terminal.lock().clone()?;
     if process.session.load(Relaxed) != process.number() || !controls(&terminal) {
@@ -93,7 +97,7 @@ pub fn give_control_up() -> Option<Terminal> {
     terminal.set_session(0);
     terminal.set_foreground(0);
     if foreground != 0 {
-        hang_up_group(foreground);
+        send_all(foreground, signals);
     }
     Some(terminal)
 }
@@ -172,13 +176,13 @@ pub fn orphan_groups(children: &[(u64, bool)]) {
         let is_bereaved = group != own || ending.iter().any(|ending| controls_member(&others, ending));
         let mut members = others.iter().filter(|other| other.group == group);
         if is_bereaved && !members.any(|member| controls_member(&others, member)) {
-            hang_up_group(group);
+            send_all(group, &HANG_UP);
         }
     }
 }
 
-fn hang_up_group(group: u64) {
-    for signal in [linux::SIGHUP, linux::SIGCONT] {
-        let _ = process_table::sight().send_to_group(group, &from_system(signal));
+fn send_all(group: u64, signals: &[u32]) {
+    for signal in signals {
+        let _ = process_table::sight().send_to_group(group, &from_system(*signal));
     }
 }
