@@ -35,7 +35,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, ROOM = 16 * PAGE, CALLERS = 3, A_CHILD = 50, CALLS = 470, LIBRARY_PANICKED = 101, SECONDS_OF_A_CHILD = 3 };
+enum { PAGE = 4096, ROOM = 16 * PAGE, CALLERS = 3, A_CHILD = 50, CALLS = 470, LIBRARY_PANICKED = 101, SECONDS_OF_A_CHILD = 3,
+    SECONDS_OF_A_HANG = 120 };
 
 static _Thread_local uint64_t state;
 
@@ -268,9 +269,23 @@ static void child_calls(uint64_t seed, int with_thread) {
     _exit(0);
 }
 
-// Children in a row, each of which makes some calls; one that waits too long is killed. Whether the library panicked in one.
+// Whether a child ends in so many seconds, by a clock that does not depend on its calls.
+static int ends(pid_t child, time_t seconds, int *status) {
+    struct timespec begin, now;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    while (waitpid(child, status, WNOHANG) == 0) {
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        if (now.tv_sec - begin.tv_sec >= seconds) return 0;
+        usleep(1000);
+    }
+    return 1;
+}
+
+// Children in a row, each of which makes some calls; one that waits too long is killed, and must end of that. Whether the
+// library panicked in one, or one hung. Many calls wait for good, so a child that waits is no hang: one is a child that
+// SIGKILL does not end in a time which no loaded host takes for that.
 static int caller(uint64_t seed, long calls) {
-    int panics = 0;
+    int panics = 0, hangs = 0;
     state = seed;
     for (long done = 0; done < calls; done += A_CHILD) {
         uint64_t child_seed = next() | 1;
@@ -281,10 +296,12 @@ static int caller(uint64_t seed, long calls) {
             continue;
         }
         if (child == 0) child_calls(child_seed, with_thread);
-        time_t end = time(NULL) + SECONDS_OF_A_CHILD;
-        while (waitpid(child, &status, WNOHANG) == 0) {
-            if (time(NULL) >= end) kill(child, SIGKILL), end = LONG_MAX;
-            usleep(1000);
+        if (!ends(child, SECONDS_OF_A_CHILD, &status)) {
+            kill(child, SIGKILL);
+            if (!ends(child, SECONDS_OF_A_HANG, &status)) {
+                hangs++, dprintf(2, "SIGKILL does not end child %lu, thread %d\n", child_seed, with_thread);
+                continue;
+            }
         }
         // What it has made itself, which is of its group.
         kill(-child, SIGKILL);
@@ -292,7 +309,7 @@ static int caller(uint64_t seed, long calls) {
         if (WIFEXITED(status) && WEXITSTATUS(status) == LIBRARY_PANICKED)
             panics++, dprintf(2, "the library panicked: child %lu, thread %d\n", child_seed, with_thread);
     }
-    return panics != 0;
+    return (panics != 0) | (hangs != 0) << 1;
 }
 
 static volatile int *stopped;

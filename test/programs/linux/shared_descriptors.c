@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <mqueue.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <pty.h>
@@ -43,7 +44,8 @@
 static _Atomic int slots[SLOTS][2];
 static _Atomic unsigned long steps[WORKERS];
 static _Atomic int stop, listener = -1;
-static int listener_name;
+static int listener_name, internet_listener;
+static struct sockaddr_in internet_name = { .sin_family = AF_INET };
 static unsigned long seed;
 
 static unsigned next(unsigned long *state) {
@@ -65,11 +67,31 @@ static void connect_to_listener(int own[2]) {
     own[1] = accept4(atomic_load(&listener), NULL, NULL, SOCK_NONBLOCK);
 }
 
+/* A connection by TCP over loopback; both ends, where the listener's queue has room. */
+static void connect_by_internet(int own[2]) {
+    own[0] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    connect(own[0], (void *)&internet_name, sizeof internet_name);
+    own[1] = accept4(internet_listener, NULL, NULL, SOCK_NONBLOCK);
+}
+
+/* Two sockets for datagrams, each of which sends to the other. */
+static void make_datagrams(int own[2]) {
+    struct sockaddr_in names[2] = { { .sin_family = AF_INET }, { .sin_family = AF_INET } };
+    socklen_t length = sizeof names[0];
+    for (int i = 0; i < 2; i++) {
+        own[i] = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+        names[i].sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        bind(own[i], (void *)&names[i], length);
+        getsockname(own[i], (void *)&names[i], &length);
+    }
+    for (int i = 0; i < 2; i++) connect(own[i], (void *)&names[1 - i], length);
+}
+
 /* Opens an object of a kind. */
 static void make(unsigned kind, unsigned slot, int own[2]) {
     char path[64];
     own[0] = own[1] = -1;
-    switch (kind % 18) {
+    switch (kind % 22) {
     case 0: case 1: if (pipe2(own, O_NONBLOCK)) own[0] = own[1] = -1; break;
     case 2: socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, own); break;
     case 3: socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0, own); break;
@@ -109,6 +131,21 @@ static void make(unsigned kind, unsigned slot, int own[2]) {
         if (openpty(&own[0], &own[1], NULL, NULL, NULL)) { own[0] = own[1] = -1; break; }
         fcntl(own[0], F_SETFL, O_RDWR | O_NONBLOCK);
         fcntl(own[1], F_SETFL, O_RDWR | O_NONBLOCK);
+        break;
+    case 17: connect_by_internet(own); break;
+    case 18: make_datagrams(own); break;
+    case 19: {
+        struct mq_attr small = { .mq_maxmsg = 4, .mq_msgsize = 256 };
+        snprintf(path, sizeof path, "/shared-%u", slot);
+        own[0] = mq_open(path, O_RDWR | O_CREAT | O_NONBLOCK, 0600, &small);
+        own[1] = mq_open(path, O_RDWR | O_NONBLOCK);
+        break;
+    }
+    case 20:
+        /* On a machine with a disk: else nothing. */
+        snprintf(path, sizeof path, "/disk/shared-%u", slot);
+        own[0] = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+        own[1] = open(path, O_RDWR);
         break;
     default: connect_to_listener(own); break;
     }
@@ -194,11 +231,15 @@ static void move(unsigned how, int from, int to) {
 }
 
 static void ask(unsigned how, int descriptor, int other) {
-    char buffer[512];
+    char buffer[512] = { 0 };
     struct flock lock = { .l_type = how & 16 ? F_WRLCK : F_UNLCK, .l_whence = SEEK_SET, .l_len = 8 };
     struct stat status;
     int number;
-    switch (how % 9) {
+    switch (how % 13) {
+    case 9: mq_send(descriptor, buffer, how % 256, how % 4); break;
+    case 10: mq_receive(descriptor, buffer, sizeof buffer, NULL); break;
+    case 11: shutdown(descriptor, how % 3); break;
+    case 12: send(descriptor, buffer, 1 + how % 300, MSG_DONTWAIT | MSG_NOSIGNAL); break;
     case 0: fcntl(descriptor, F_SETLK, &lock); break;
     case 1: flock(descriptor, LOCK_SH | LOCK_NB); break;
     case 2: ioctl(descriptor, FIONREAD, &number); break;
@@ -326,6 +367,12 @@ static void listen_for_all(void) {
     int made = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
     if (bind(made, (void *)&name, length) || listen(made, 64)) fail("a socket that listens", 0);
     listener = high(made);
+    length = sizeof internet_name;
+    internet_name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    made = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    if (bind(made, (void *)&internet_name, length) || listen(made, 64)) fail("a socket of the Internet that listens", 0);
+    if (getsockname(made, (void *)&internet_name, &length)) fail("its name", 0);
+    internet_listener = high(made);
 }
 
 int main(int count, char **arguments) {
