@@ -16,7 +16,8 @@ pub enum State {
     Dying = 2,
     /// Gone; the record of its death stays until the slot is used again, the oldest first.
     Dead = 3,
-    /// Has released all but its slot and its public page. The next `environment_destroy` makes it [`State::Dead`].
+    /// Has released all but its slot, its public page and its root. The next `environment_destroy` makes it
+    /// [`State::Dead`].
     Zombie = 4,
 }
 

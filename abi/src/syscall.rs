@@ -96,8 +96,8 @@ macro_rules! for_each_syscall {
             /// number, an empty key ring and no budget.
             16 environment_create(key: KeyIndex, specification: UserAddress) -> EnvironmentId, right "own on every page; with parts, own on the dead environment that the caller created, and read on `first`", errors [NoSuchKey, NoSuchPage, NotPermitted, WrongKind, InUse, BadAddress, BadArgument, NotMapped, NoSuchEnvironment, OverBudget, Exhausted, Again];
             /// Destroys an environment: at once it never runs again, then each call releases a part of what it
-            /// held. `Again` with the state `Zombie`: only its slot and its public page are left, and the next call
-            /// releases these. Its other pages are ordinary pages, and its creator has its budget.
+            /// held. `Again` with the state `Zombie`: only its slot, its public page and its root are left, and the
+            /// next call releases these. Its other pages are ordinary pages, and its creator has its budget.
             17 environment_destroy(key: KeyIndex, environment: EnvironmentId) -> (), right "own on the environment, unless the caller created it", errors [NoSuchKey, NotPermitted, NoSuchEnvironment, Again];
             /// Moves `amount` of a [`Figure`](crate::budget::Figure) of a resource from one budget to another. The
             /// giver may be dying. Otherwise no environment could use what a dying giver inherits, while it stays.
