@@ -1,9 +1,9 @@
 //! Device over a kernel's XN, which holds the volume and permits or refuses every change.
 //!
-//! The library's own XN mirrors the kernel's: page n of the cache and frame n hold the same block. The kernel
-//! carries each change out first. A frame is bound when a change needs it, after the blocks above it: what is only
-//! read comes from the disk, many blocks a transfer. Any environment may write a dirty block, or empty a clean
-//! frame, which is then bound again.
+//! The library's own XN mirrors the kernel's: page n of the cache and frame n hold the same block. The kernel carries
+//! each change out first. A frame is bound when a change needs it, after the blocks above it: what is only read comes
+//! from the disk, many blocks a transfer. Any environment may write a dirty block, or empty a clean frame. The device
+//! then binds the block again.
 //!
 //! Invariants:
 //! - the library's XN accepts nothing that the kernel's has refused.
@@ -201,13 +201,11 @@ impl<R: Rows> Guarded<R> {
         }
     }
 
-    /// Begins to write a frame; what another environment has written meanwhile is written.
+    /// Begins to write a frame; what another environment has written meanwhile is written. A fresh block that nothing
+    /// was stored in is bound first: its parent waits for its zeros.
     fn submit(&mut self, frame: usize) -> Result<()> {
         for _ in 0..TRIES {
-            if !self.is_there(frame) {
-                return Ok(());
-            }
-            self.rows.settle(frame);
+            self.ensure(frame)?;
             match self.rows.submit(frame) {
                 Ok(()) => return Ok(()),
                 Err(Error::Unflushed(_)) => self.rows.flush()?,
