@@ -4,7 +4,7 @@
 //! slices, filters and predicate; then children, which pass to its creator; then the address space, unless another
 //! environment runs in it. The pages charged to it follow; and last its own pages, which go back to their owner. Its
 //! heir, the creator, gets its budget and the charge for what is still in use. What is left then is a zombie: its slot,
-//! by whose number it is still found, and its public page. The next call releases both (doc/decision/0044).
+//! by whose number it is still found, its public page and its root. The next call releases them (doc/decision/0044).
 
 use crate::budget;
 use crate::cost;
@@ -281,11 +281,9 @@ impl Kernel {
         if until == count { Progress::Own } else { Progress::Private(until) }
     }
 
-    /// Turns its own pages, except the public one, back into what they were, and itself into a zombie.
+    /// Turns its control page and its key ring back into what they were, and itself into a zombie.
     fn release_own(&mut self, environment: Environment) {
         let info = environment.info();
-        let root = self.context_of(environment).root();
-        self.memory.count_root(root, -1);
         for page in [&info.control, &info.key_ring] {
             let page = PageNumber(page.swap(PageNumber::NONE.0, Ordering::AcqRel));
             self.memory.dissolve(page);
@@ -296,10 +294,11 @@ impl Kernel {
         crate::interrupt::wake_all_idle();
     }
 
-    /// Turns a zombie into a record, and its public page into an ordinary page.
+    /// Turns a zombie into a record, and its public page into an ordinary page. Its root is free for its owner.
     fn release_zombie(&mut self, environment: Environment) {
-        let public = PageNumber(environment.info().public.load(Ordering::Relaxed));
-        self.memory.release_public(public);
+        let info = environment.info();
+        self.memory.count_root(PageNumber(info.root.load(Ordering::Relaxed)), -1);
+        self.memory.release_public(PageNumber(info.public.load(Ordering::Relaxed)));
         self.leave_record(environment);
     }
 

@@ -145,8 +145,7 @@ impl Kernel {
         is_in_place(area.entry(), public).ok_or_else(misplaced)?;
         let private = self.secrets(environment).private();
         let entries = Slot { index: area.index + 1, ..area }.entries(private.len());
-        let context = self.context_of(environment);
-        let mut written = 0;
+        let mut written = self.context_of(environment).written();
         for (index, (number, entry)) in private.iter().zip(entries).enumerate() {
             let page = PageNumber(u64::from(*number));
             let info = memory::info(page).expect("a private page has a record");
@@ -157,7 +156,7 @@ impl Kernel {
             }
             // The first is no part of the stack.
             let Some(place) = index.checked_sub(1) else { continue };
-            if entry & DIRTY != 0 || memory::state(info).flags & page::DIRTY != 0 || context.has_written(place) {
+            if entry & DIRTY != 0 || memory::state(info).flags & page::DIRTY != 0 {
                 written |= 1 << place;
             }
         }
@@ -212,7 +211,7 @@ impl Kernel {
         name: &Capability,
         first: PageNumber,
         parts: Parts,
-        (area, written): (Slot, u32),
+        (area, mut written): (Slot, u32),
     ) -> EnvironmentId {
         // From here on no transfer finds the old one; one that has found it has failed when every CPU has left the
         // kernel.
@@ -222,7 +221,9 @@ impl Kernel {
         let page = |index: usize| PageNumber(u64::from(private[index % PRIVATE_PAGES]));
         wake_watchers(memory::info(page(0)).expect("a private page has a record"));
         self.memory.refill_private(page(0), first);
-        for index in (0..PRIVATE_PAGES - 1).filter(|index| written & 1 << index != 0) {
+        while written != 0 {
+            let index = written.trailing_zeros() as usize;
+            written &= written - 1;
             self.memory.forget_written(stack_slot(area, index));
             self.memory.clear_private(page(1 + index));
         }

@@ -16,7 +16,7 @@ use abi::environment::EnvironmentInfo;
 use abi::limits::{ENVIRONMENTS, PAGE_SIZE, PRIVATE_PAGES};
 use abi::upcall::{FRAME_ALIGNMENT, UpcallFrame};
 use abi::{EnvironmentId, PageNumber};
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// Bytes kept for vector state: XSAVE's standard form up to AVX-512.
 pub const VECTOR_BYTES: usize = 2752;
@@ -151,8 +151,8 @@ pub struct Context {
     pub(crate) short_stack: AtomicU64,
     /// For each page of the upcall stack its address in the direct map less its offset in the stack.
     pub(crate) stack_alias: [AtomicU64; PRIVATE_PAGES - 1],
-    /// For each page of the upcall stack: not zero where the kernel has put a frame into it. No table shows that.
-    pub(crate) written: [AtomicU8; PRIVATE_PAGES],
+    /// A byte for each page of the upcall stack: 1 where the kernel has put a frame into it. No table shows that.
+    pub(crate) written: [AtomicU64; PRIVATE_PAGES / 8],
     /// One of [`resume`].
     pub(crate) resume: AtomicU64,
     /// Its flags; [`FIRST_FLAGS`] while it runs, because a transfer keeps none.
@@ -304,10 +304,11 @@ impl Context {
         self.claim.store(UNCLAIMED, Ordering::Release);
     }
 
-    /// Whether the kernel has written a page of the upcall stack, counted from the lowest, since the environment began.
+    /// The pages of the upcall stack that the kernel has written since the environment began, as bits from the lowest.
     #[inline(always)]
-    pub fn has_written(&self, page: usize) -> bool {
-        self.written[page].load(Ordering::Relaxed) != 0
+    pub fn written(&self) -> u32 {
+        let [low, high] = &self.written;
+        first_bits(low.load(Ordering::Relaxed)) | first_bits(high.load(Ordering::Relaxed)) << 8
     }
 
     /// The number of the environment.
@@ -634,8 +635,8 @@ impl Context {
     fn write_frame(&self, offset: u64, frame: UpcallFrame) {
         let index = (offset / PAGE_SIZE) as usize;
         // SAFETY: `offset` is below `stack_bytes`, which is no more than the pages that have an alias, and a mark.
-        let (page, mark) = unsafe { (self.stack_alias.get_unchecked(index), self.written.get_unchecked(index)) };
-        mark.store(1, Ordering::Relaxed);
+        let (page, marks) = unsafe { (self.stack_alias.get_unchecked(index), self.written.get_unchecked(index / 8)) };
+        marks.store(marks.load(Ordering::Relaxed) | 1 << (index % 8 * 8), Ordering::Relaxed);
         let alias = page.load(Ordering::Relaxed).wrapping_add(offset);
         // SAFETY: `offset` is below `stack_bytes` and a multiple of FRAME_ALIGNMENT, so that the frame lies within one
         // page of the upcall stack, which stays allocated as long as this context exists. Programs may write there at
@@ -651,9 +652,15 @@ impl Context {
     }
 }
 
+/// The first bits of eight bytes, each of which is 0 or 1.
+const fn first_bits(bytes: u64) -> u32 {
+    (bytes.wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32
+}
+
 #[cfg(test)]
 mod tests {
     use super::callee::{FLAGS, SCALE, VECTOR, word};
+    use super::first_bits;
     use abi::EnvironmentId;
     use abi::syscall::{ASYNCHRONOUS, CALLEE, SYNCHRONOUS};
 
@@ -665,6 +672,14 @@ mod tests {
     /// What `entry.s` compares with a callee's word: the multiplication drops what asks for the transfer.
     fn asked(rax: u64) -> u64 {
         rax.wrapping_mul(SCALE) | VECTOR
+    }
+
+    #[test]
+    fn marks_of_pages_become_bits() {
+        for bits in 0..256u32 {
+            let bytes = (0..8).map(|bit| u64::from(bits >> bit & 1) << (8 * bit)).sum();
+            assert_eq!(first_bits(bytes), bits);
+        }
     }
 
     #[test]

@@ -233,7 +233,7 @@ impl Environment {
         let state = self.state.load(Acquire);
         [State::Alive, State::Dying, State::Zombie].iter().any(|one| *one as u64 == state)
     }
-    /// Whether only its slot and its public page are left.
+    /// Whether only its slot, its public page and its root are left.
     pub fn is_zombie(self) -> bool {
         self.state.load(Acquire) == State::Zombie as u64
     }

@@ -375,7 +375,7 @@ pub fn release(number: EnvironmentId, key: KeyIndex) {
     let _ = release_until(number, key, || false);
 }
 
-/// Releases all that an environment held but its slot, by whose number it is still found, and its public page.
+/// Releases all that an environment held but its slot, its public page and its root. It is still found by its number.
 pub(super) fn make_zombie(number: EnvironmentId, key: KeyIndex) -> Result<()> {
     release_until(number, key, || exposed::environment(number).is_some_and(|info| info.is_zombie()))
 }

@@ -11,7 +11,7 @@ use abi::page_table::MapRow;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use runtime::address_space::{self, Access, AddressSpace};
 use runtime::page::{self, Allocator, PageKind};
 use runtime::region::{self, Place};
@@ -187,15 +187,14 @@ const CALLS: [fn(PageNumber) -> Result<(), Failure>; 17] = [
     create_of_parts,
 ];
 
-/// Makes an environment of the parts of a dead one, whose first private page begins with the contents of a page.
+/// A dead environment that was made before the page came into its state, so that it has no part in that.
+static PARTS: AtomicU64 = AtomicU64::new(0);
+
+/// Makes an environment of those parts, whose first private page begins with the contents of a page.
 fn create_of_parts(first: PageNumber) -> Result<(), Failure> {
-    let mut made = Made::area(State::Control)?;
-    let old = made.environment.unwrap_or(EnvironmentId::NONE);
-    let _ = syscall::environment_destroy(KEY, old);
-    let told = child::renew(old, first, true);
-    made.environment = told.ok().or(made.environment);
-    made.end();
-    told.map(drop)
+    let next = child::renew(EnvironmentId(PARTS.load(SeqCst)), first, true)?;
+    PARTS.store(next.0, SeqCst);
+    Ok(())
 }
 
 /// The last 2 MiB that a program may map: nothing lies there.
@@ -304,6 +303,15 @@ fn fault_151_each_state_has_its_answer_from_each_call(world: &World) -> Outcome 
     for (state, answers) in ANSWERS {
         let mut given = String::new();
         for (index, call) in CALLS.iter().enumerate() {
+            let mut parts = granted!(Made::area(State::Control));
+            let old = parts.environment.unwrap_or(EnvironmentId::NONE);
+            PARTS.store(old.0, SeqCst);
+            refused!(syscall::environment_destroy(KEY, old), Again);
+            if index + 1 == CALLS.len() {
+                let root = parts.others.last().copied().unwrap_or(PageNumber::NONE);
+                let space = AddressSpace { root, key: KEY, tables: Allocator::own() };
+                granted!(space.link_tables(AREA, false));
+            }
             let made = granted!(Made::new(state));
             let before = record_of(made.page);
             let told = call(made.page);
@@ -311,6 +319,8 @@ fn fault_151_each_state_has_its_answer_from_each_call(world: &World) -> Outcome 
             let is_same = record_of(made.page) == before;
             check!(told.is_ok() || is_same, "call {index} was refused for {state:?} and changed its record: {told:?}");
             made.end();
+            parts.environment = Some(EnvironmentId(PARTS.load(SeqCst)));
+            parts.end();
         }
         world.pages_add_up()?;
         if given != answers {
