@@ -478,7 +478,10 @@ impl Kernel {
         if state(info).kind == PageKind::Ordinary {
             self.end_ring_of(page, info);
         }
-        memory::begin_generation(info);
+        // No environment sees what is in a list: it keeps its generation, so that its creator knows it again.
+        if state(info).kind != PageKind::AccessList {
+            memory::begin_generation(info);
+        }
         wake_watchers(info);
         self.settle(page);
     }

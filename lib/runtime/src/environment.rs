@@ -43,6 +43,8 @@ pub struct Builder {
     pub key: KeyIndex,
     /// Its access list.
     pub pages: Allocator,
+    /// Generation of that list: the environment may free it, and another list may be made of the page.
+    generation: u64,
     /// Its address space.
     pub space: AddressSpace,
     area: u64,
@@ -90,6 +92,7 @@ impl Builder {
         let mut builder = Self {
             key,
             pages,
+            generation: generation(pages.list),
             space,
             area,
             shares_address_space: shared,
@@ -248,6 +251,7 @@ impl Builder {
             number,
             key: Some(self.key),
             pages: self.pages,
+            generation: self.generation,
             space: self.space,
             kept: [self.fixed.as_slice(), &self.private].concat(),
             stack: core::mem::take(&mut self.stack),
@@ -338,7 +342,7 @@ impl Drop for Builder {
             self.leave_shared_address_space()
         } else {
             unlink_below(self.space.root, self.space.root, ROOT_LEVEL, 0)
-                .and_then(|()| reclaim(self.pages, self.space.root))
+                .and_then(|()| reclaim(self.pages, self.generation, self.space.root))
         };
         // Where it had not got them yet the kernel refuses.
         Allocator::own().free_many(&self.fixed);
@@ -376,6 +380,7 @@ pub struct Child {
     pub key: Option<KeyIndex>,
     /// Its access list.
     pub pages: Allocator,
+    generation: u64,
     /// Its address space.
     pub space: AddressSpace,
     kept: Vec<PageNumber>,
@@ -496,7 +501,7 @@ impl Child {
             unmap_area(self.area, self.kept.len() - 3)?;
             give_area_back(self.area, &self.stack);
         } else {
-            reclaim(self.pages, self.space.root)?;
+            reclaim(self.pages, self.generation, self.space.root)?;
         }
         Allocator::own().free_many(&self.kept);
         self.key.map_or(Ok(()), key::discard)
@@ -612,24 +617,31 @@ fn unlink_below(root: PageNumber, table: PageNumber, level: u64, address: u64) -
     Ok(())
 }
 
-/// Frees every page under an access list, then the root of the address space that is under it too, then the list.
-fn reclaim(pages: Allocator, root: PageNumber) -> Result<(), Failure> {
+/// Frees every page under an access list, then the root of the address space that is under it too, then the list. The
+/// environment may have freed or given away each of them. Where the list is gone, nothing is under it.
+fn reclaim(pages: Allocator, made: u64, root: PageNumber) -> Result<(), Failure> {
+    if generation(pages.list) != made {
+        return Ok(());
+    }
     let is_under = |info: exposed::Page| info.access() == pages.list && !info.is_orphan();
     let under_list = |page: &PageNumber| exposed::page(*page).is_some_and(is_under);
     // The list tells how many name it; itself is under it too.
     let count = exposed::page(pages.list).map_or(0, exposed::Page::links) as usize + 1;
     let mut all: Vec<_> = own_pages().filter(under_list).take(count).collect();
+    let has_root = all.contains(&root);
     all.retain(|page| *page != root && *page != pages.list);
     pages.free_many(&all);
-    free_charged(pages, root)?;
-    free_charged(pages, pages.list)
+    if has_root {
+        pages.free(root)?;
+    }
+    let is_left = |info: exposed::Page| info.owner() == area::number() && !info.is_orphan();
+    if generation(pages.list) == made && exposed::page(pages.list).is_some_and(is_left) {
+        pages.free(pages.list)?;
+    }
+    Ok(())
 }
 
-/// Frees a page unless another environment, which owns it too, has freed or claimed it.
-fn free_charged(pages: Allocator, page: PageNumber) -> Result<(), Failure> {
-    let is_charged = || exposed::page(page).is_some_and(|info| info.owner() == area::number() && !info.is_orphan());
-    match pages.free(page) {
-        Err(failure) if is_charged() => Err(failure),
-        _ => Ok(()),
-    }
+/// The generation of a page: another one when the page is used for something else.
+fn generation(page: PageNumber) -> u64 {
+    exposed::page(page).map_or(0, |info| info.state.load(Acquire) >> 32)
 }

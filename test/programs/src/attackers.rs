@@ -25,7 +25,7 @@ use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use runtime::area::Area;
 use runtime::environment::Child;
 use runtime::page::Allocator;
-use runtime::{KeyIndex, PageNumber, area, channel, clock, exposed, time_slice};
+use runtime::{EnvironmentId, KeyIndex, PageNumber, area, channel, clock, exposed, time_slice};
 
 /// Calls that one attacker makes at most, and how long it may take for them, in nanoseconds.
 const CALLS_OF_ONE: u64 = 5_000;
@@ -70,7 +70,9 @@ pub fn attack(world: &World, calls: u64, seed: u64) -> Outcome {
         }
         for attacker in attackers {
             done = [done[0] + status(&attacker, MADE), done[1] + status(&attacker, GRANTED)];
-            attacker.destroy().map_err(|failure| format!("seed {seed:#x}: destroying: {}", describe(failure)))?;
+            let (number, root) = (attacker.number, attacker.space.root);
+            let destroyed = attacker.destroy();
+            destroyed.map_err(|failure| format!("seed {seed:#x}: {}{}", describe(failure), users_of(number, root)))?;
         }
         round += 1;
         if round % ROUNDS == 0 {
@@ -81,6 +83,18 @@ pub fn attack(world: &World, calls: u64, seed: u64) -> Outcome {
     channel::measurement("calls from valid state, granted or faulted", done[1], "calls");
     check!(done[1] > done[0] / 20, "seed {seed:#x}: of {} calls only {} were granted", done[0], done[1]);
     world.still_whole().map_err(|why| format!("seed {seed:#x}, at the end: {why}"))
+}
+
+/// The environments that run in the root of one that could not be destroyed.
+fn users_of(number: EnvironmentId, root: PageNumber) -> String {
+    let mut text = format!("; attacker {}, root {root:?}: {:?}", number.0, exposed::page(root).map(|info| info.links()));
+    for info in (0..exposed::kernel().environments.load(SeqCst)).filter_map(exposed::environment_slot) {
+        if info.root.load(SeqCst) == root.0 || info.number.load(SeqCst) == number.0 {
+            let words = [&info.number, &info.state, &info.creator, &info.death_reason, &info.key_ring];
+            text += &format!(", environment {:?}", words.map(|word| word.load(SeqCst)));
+        }
+    }
+    text
 }
 
 /// What an attacker draws from.

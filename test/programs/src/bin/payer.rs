@@ -21,6 +21,7 @@ guest! {
     Here a_payer_unmaps_a_page_that_no_key_opens;
     Here a_charge_opens_nothing;
     Here a_creator_frees_what_its_child_hides;
+    Here a_creator_frees_nothing_in_place_of_what_another_owner_freed;
     Here a_creator_ends_an_environment_with_any_key;
 }
 
@@ -168,6 +169,37 @@ fn a_creator_frees_what_its_child_hides(world: &World) -> Outcome {
         }
         check!(figures() == before, "way {way}: the figures {before:?} became {:?}", figures());
     }
+    Ok(())
+}
+
+extern "C" fn wait(_: u64) {
+    Area::current().status(DONE).store(1, SeqCst);
+    loop {
+        Area::current().status(DONE + 1).fetch_add(1, SeqCst);
+        time_slice::yield_now();
+    }
+}
+
+/// The root of a child that is gone is freed by another owner, and becomes a part of the next child. Destroying the
+/// first one leaves that alone.
+fn a_creator_frees_nothing_in_place_of_what_another_owner_freed(world: &World) -> Outcome {
+    let before = figures();
+    let first = launch(prepare(world, wait, 0)?)?;
+    let root = first.space.root;
+    while let Err(failure) = syscall::environment_destroy(KeyIndex::FIRST, first.number, 0) {
+        check!(failure.error == Error::Again, "destroying gave {failure:?}");
+    }
+    granted!(first.pages.free(root));
+    let second = launch(prepare(world, wait, 0)?)?;
+    check!(eventually(|| status(&second, DONE) == 1), "the next child does not begin");
+    check!(!is_free(root), "the page of the root is not in use again");
+    let again = exposed::page(root).map(|info| info.state.load(SeqCst));
+    granted!(first.destroy());
+    check!(exposed::page(root).map(|info| info.state.load(SeqCst)) == again, "a page of the next child went");
+    let count = status(&second, DONE + 1);
+    check!(eventually(|| status(&second, DONE + 1) > count + 2), "the next child stopped: {}", second.alive());
+    granted!(second.destroy());
+    check!(figures() == before, "the figures {before:?} became {:?}", figures());
     Ok(())
 }
 
