@@ -6,9 +6,13 @@ use crate::size;
 
 /// MiB that a machine has where its root fits in.
 const USUAL: u64 = 256;
-/// MiB that a machine needs beyond its root, and what is chosen beyond a large one for the program.
+/// MiB that a machine needs beyond its root.
 const LEAST: u64 = 32;
-const ROOM: u64 = 192;
+/// MiB for the program that a machine of the usual size leaves beyond its root.
+const USUAL_ROOM: u64 = 192;
+/// MiB for the program that are chosen beyond a large root: PostgreSQL makes its first database in less. The host gives
+/// memory when the machine touches it.
+const ROOM: u64 = 512;
 /// Bytes that a name of the root takes, at most for all but the longest.
 const NAME: u64 = 256;
 /// A choice is a multiple of so many MiB.
@@ -30,12 +34,12 @@ fn choice(asked: Option<u64>, root: u64, host: u64) -> std::result::Result<u64, 
             Err(format!("--memory {asked}M is too little: this root needs {least}M at least"))
         }
         Some(asked) => Ok(asked),
-        None if root + ROOM <= USUAL => Ok(USUAL),
+        None if root + USUAL_ROOM <= USUAL => Ok(USUAL),
         None if least > host => {
             Err(format!("this root is {root} MiB and lies in the machine's memory: this host has {host} MiB of memory"))
         }
-        // A quarter more for what the program makes of its files.
-        None => Ok((root + root / 4 + ROOM).next_multiple_of(STEP).min(host)),
+        // Half as much again for what the program makes of its files.
+        None => Ok((root + root / 2 + ROOM).next_multiple_of(STEP).min(host)),
     }
 }
 
@@ -46,7 +50,7 @@ mod tests {
     #[test]
     fn a_large_root_gets_more_and_too_little_is_refused() {
         assert_eq!(choice(None, 5, 8000), Ok(256));
-        assert_eq!(choice(None, 400, 8000), Ok(704));
+        assert_eq!(choice(None, 400, 8000), Ok(1152));
         assert_eq!(choice(None, 7900, 8000), Ok(8000));
         assert!(choice(None, 8000, 8000).unwrap_err().contains("8000 MiB"));
         assert!(choice(Some(100), 400, 8000).unwrap_err().contains("432M"));

@@ -4,6 +4,7 @@
 //! may be left: no temporary file, no process.
 
 mod debugging;
+mod first_screen;
 mod little_room;
 mod network;
 mod servers;
@@ -26,6 +27,7 @@ use crate::workspace::Workspace;
 use super::Depth;
 use super::case::{Case, Verdict};
 use debugging::DEBUGGING;
+use first_screen::FIRST_SCREEN;
 use little_room::{LITTLE_ROOM, MOUNTS};
 use network::NETWORK;
 use servers::{LARGE_SERVERS, SERVERS};
@@ -341,7 +343,7 @@ const PACKAGE_LIMITS: (Duration, &str) = (Duration::from_secs(60), "900");
 impl Visit {
     /// What it takes, roughly, and at most.
     fn limits(&self) -> (Duration, &'static str) {
-        if self.lines.contains("--packages") { PACKAGE_LIMITS } else { LIMITS }
+        if self.needs.contains(&"dpkg-deb") { PACKAGE_LIMITS } else { LIMITS }
     }
 }
 
@@ -354,8 +356,15 @@ const TRIAL: &str = "front-door::emulation_is_found_to_run_chitin";
 /// The tests whose names contain `filter`.
 pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, filter: &str) -> Vec<Case> {
     let large = if depth == Depth::Full { &LARGE_SERVERS[..] } else { &[] };
-    let visits =
-        VISITS.iter().chain(&NETWORK).chain(&SERVERS).chain(&WIRE).chain(&DEBUGGING).chain(&LITTLE_ROOM).chain(large);
+    let visits = VISITS
+        .iter()
+        .chain(&NETWORK)
+        .chain(&SERVERS)
+        .chain(&WIRE)
+        .chain(&DEBUGGING)
+        .chain(&FIRST_SCREEN)
+        .chain(&LITTLE_ROOM)
+        .chain(large);
     let named = |visit: &'static Visit| (format!("front-door::{}", visit.name), visit);
     let chosen: Vec<_> = visits.map(named).filter(|(name, _)| name.contains(filter)).collect();
     let is_trial_chosen = TRIAL.contains(filter);
