@@ -10,9 +10,9 @@ const USUAL: u64 = 256;
 const LEAST: u64 = 32;
 /// MiB for the program that a machine of the usual size leaves beyond its root.
 const USUAL_ROOM: u64 = 192;
-/// MiB for the program that are chosen beyond a large root: PostgreSQL makes its first database in less. The host gives
-/// memory when the machine touches it.
-const ROOM: u64 = 512;
+/// MiB for the program that are chosen beyond a large root: PostgreSQL cannot make its first database with 512.
+/// The host gives memory when the machine touches it.
+const ROOM: u64 = 1280;
 /// Bytes that a name of the root takes, at most for all but the longest.
 const NAME: u64 = 256;
 /// A choice is a multiple of so many MiB.
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn a_large_root_gets_more_and_too_little_is_refused() {
         assert_eq!(choice(None, 5, 8000), Ok(256));
-        assert_eq!(choice(None, 400, 8000), Ok(1152));
+        assert_eq!(choice(None, 400, 8000), Ok(1920));
         assert_eq!(choice(None, 7900, 8000), Ok(8000));
         assert!(choice(None, 8000, 8000).unwrap_err().contains("8000 MiB"));
         assert!(choice(Some(100), 400, 8000).unwrap_err().contains("432M"));
