@@ -6,11 +6,11 @@
 //!
 //! The last pages of the bank are not for everybody: see [`left_in_bank`].
 
-use crate::errno::{Errno, Result};
 use crate::hw::current::{is_adopted, process};
 use crate::server::client;
 use abi::budget::{Figure, Resource};
 use core::sync::atomic::Ordering::Relaxed;
+use linux_abi::errno::{Errno, Result};
 use runtime::page::Allocator;
 use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, area, clock, exposed, syscall, time_slice};
 

@@ -7,8 +7,8 @@
 use crate::descriptor::open_file::{Offsets, SHARED_OFFSETS};
 use crate::hw::pager::OwnPages;
 use crate::syscalls::{OPERATIONS, Operation, Operations};
-use crate::vm::address_space::{Access, AddressSpace, FaultError};
 use linux_raw_sys::general::__NR_rt_sigreturn;
+use vm::address_space::{Access, AddressSpace, FaultError};
 
 /// What can be replaced.
 #[derive(Debug)]

@@ -3,25 +3,25 @@
 //! Everything read there was written by a stranger: every value has a meaning, and none is trusted. The session looks
 //! at processes in the same way, with its own key.
 
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
-use crate::init::pid_map::PidMap;
-use crate::init::status_page;
 use crate::process::children::{STATUS_WORD, public};
-use crate::process::exit_status::Status;
-use crate::process::prctl_state::Attributes;
-use crate::signal::frame::Information;
-use crate::signal::pending::from_user;
-use crate::signal::set::COUNT;
 use crate::signal::{self, GROUP};
 use abi::budget::Resource;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::address_space::Access;
 use runtime::page::PageKind;
 use runtime::window::Window;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed};
+use unix_core::process::exit_status::Status;
+use unix_core::process::prctl_state::Attributes;
+use unix_core::session::pid_map::PidMap;
+use unix_core::session::status_page;
+use unix_core::signal::frame::Information;
+use unix_core::signal::pending::from_user;
+use unix_core::signal::set::COUNT;
 
 /// What a process says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,5 @@
 //! Blocking: always a wakeup predicate, always ended by a signal that calls a function of the program.
 
-use crate::errno::{Errno, Result};
 use crate::hw::current::{is_adopted, process, thread};
 use crate::process::children::public;
 use crate::process::cpu_placement;
@@ -8,6 +7,7 @@ use crate::signal;
 use abi::exposed::{CpuInfo, CpuState};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU64, fence};
+use linux_abi::errno::{Errno, Result};
 use runtime::predicate::{self, Operator, Predicate, Term, word, word_masked};
 use runtime::time_slice::{self, Position};
 use runtime::{EnvironmentId, clock, exposed, syscall};

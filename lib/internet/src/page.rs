@@ -61,7 +61,7 @@ pub const OPTIONS: usize = 64;
 pub const RING: usize = 256;
 
 const _: () = assert!(OPTIONS + crate::option::WORDS <= INFORMATION && INFORMATION * 8 + INFORMATION_BYTES <= RING * 8);
-const _: () = assert!( RING * 8 + INLINE as usize == 4096);
+const _: () = assert!(RING * 8 + INLINE as usize == 4096);
 
 /// One more change of the state.
 pub const GENERATION: u64 = 256;

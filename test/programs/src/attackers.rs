@@ -87,7 +87,8 @@ pub fn attack(world: &World, calls: u64, seed: u64) -> Outcome {
 
 /// The environments that run in the root of one that could not be destroyed.
 fn users_of(number: EnvironmentId, root: PageNumber) -> String {
-    let mut text = format!("; attacker {}, root {root:?}: {:?}", number.0, exposed::page(root).map(|info| info.links()));
+    let mut text =
+        format!("; attacker {}, root {root:?}: {:?}", number.0, exposed::page(root).map(|info| info.links()));
     for info in (0..exposed::kernel().environments.load(SeqCst)).filter_map(exposed::environment_slot) {
         if info.root.load(SeqCst) == root.0 || info.number.load(SeqCst) == number.0 {
             let words = [&info.number, &info.state, &info.creator, &info.death_reason, &info.key_ring];

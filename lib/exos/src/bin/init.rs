@@ -1,9 +1,9 @@
 //! The program of a session's environment: runs one session. As the first environment it stops the machine in the end.
 
-#![cfg_attr(target_os = "none", no_std, no_main)]
+#![no_std]
+#![no_main]
 #![forbid(unsafe_code)]
 
-#[cfg(target_os = "none")]
 mod guest {
     use exos::init::{boot, cost, event_loop};
     use exos::process::exit_status::Status;
@@ -42,6 +42,3 @@ mod guest {
         }
     }
 }
-
-#[cfg(not(target_os = "none"))]
-fn main() {}

@@ -5,13 +5,13 @@
 //! sender of the socket could take the peer's credentials itself: such a sender could forge all the rest.
 
 use super::socket::Socket;
-use crate::errno::Result;
 use crate::hw::current::process;
 use crate::pipe::Pipe;
 use crate::pipe::message_frames::Frame;
-use crate::process::ucred::Ucred;
-use crate::server::protocol::TokenKind;
+use linux_abi::errno::Result;
 use runtime::PageNumber;
+use unix_core::process::ucred::Ucred;
+use unix_core::server::protocol::TokenKind;
 
 impl Socket {
     /// The peer's credentials, as they were when the connection began.

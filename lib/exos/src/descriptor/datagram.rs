@@ -7,9 +7,9 @@
 use super::open_file::OpenFile;
 use super::socket::{Kind, Socket};
 use super::socket_shared::first_of;
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::pipe::{self, Pipe, Side};
+use linux_abi::errno::{Errno, Result};
 use runtime::PageNumber;
 
 impl Socket {

@@ -4,12 +4,12 @@ use super::file_ops::FileOps;
 use super::object::Event;
 use super::open_file::OpenFile;
 use super::shared_counter::{BYTES, SharedCounter, read_number};
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
 use crate::wait;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_abi::errno::{Errno, Result};
 use runtime::PageNumber;
 use runtime::predicate::{Operator, Term, word};
 

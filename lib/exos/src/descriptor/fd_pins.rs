@@ -15,13 +15,13 @@
 
 use super::epoll::Set;
 use super::open_file::OpenFile;
-use crate::errno::{Errno, Result};
 use crate::hw::current::thread;
 use crate::process::Process;
 use crate::wait;
 use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::lock::Guard;
 

@@ -6,13 +6,13 @@
 
 use super::object::Event;
 use super::open_file::OpenFile;
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
 use crate::pipe::{Pipe, Side};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::fmt::Debug;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::PageNumber;
 use runtime::lock::OwnerLock;

@@ -4,16 +4,16 @@
 use super::file_ops::FileOps;
 use super::object::Event;
 use super::open_file::OpenFile;
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::hw::usercopy;
 use crate::server::client;
-use crate::server::protocol::Request;
 use crate::wait;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Acquire;
+use linux_abi::errno::{Errno, Result};
 use runtime::predicate::{Operator, Term, word};
+use unix_core::server::protocol::Request;
 
 /// The instance.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,6 @@ use super::file_ops::FileOps;
 use super::internet_socket::InternetSocket;
 use super::object::{Event, broken_pipe};
 use super::socket::wait_until;
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::wait;
 use alloc::vec;
@@ -16,6 +15,7 @@ use internet::datagram::{HEAD_BYTES, HEAD_WORDS, Head, LONGEST, LONGEST_V4};
 use internet::option::Sort;
 use internet::page::{self, RING, done};
 use internet::ring::{Ring, advance};
+use linux_abi::errno::{Errno, Result};
 use runtime::lock::OwnerLock;
 use runtime::predicate::{Operator, Term, word};
 

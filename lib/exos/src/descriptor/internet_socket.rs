@@ -12,11 +12,9 @@ use super::file_ops::FileOps;
 use super::object::Event;
 use super::open_file::OpenFile;
 use super::socket::wait_until;
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::hw::mapping::Mapping;
 use crate::hw::usercopy;
-use crate::server::protocol::InternetRequest;
 use crate::wait;
 use alloc::format;
 use alloc::string::String;
@@ -27,10 +25,12 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use internet::address::{Endpoint, Family};
 use internet::option::{self, Sort, Store};
 use internet::page::{self, GENERATION, OPTIONS, done, state};
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::{general as linux, ioctl};
 use runtime::PageNumber;
 use runtime::lock::{Lock, OwnerLock};
 use runtime::predicate::{Operator, Term, word};
+use unix_core::server::protocol::InternetRequest;
 
 /// Protocols of sockets for echoes, as the server knows them.
 pub const ECHO_V4: u8 = 1 | 0x80;
@@ -498,7 +498,7 @@ impl FileOps for InternetSocket {
     }
 
     fn status(&self) -> (u32, u64) {
-        (linux::S_IFSOCK | 0o777, crate::server::handle::node_of(self.node))
+        (linux::S_IFSOCK | 0o777, vfs::handle::node_of(self.node))
     }
 
     fn name(&self) -> String {

@@ -8,11 +8,9 @@
 use super::internet_socket::{InternetSocket, Link};
 use super::object::{Event, broken_pipe};
 use super::socket::wait_until;
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::hw::mapping::Mapping;
 use crate::hw::usercopy;
-use crate::server::protocol::InternetRequest;
 use crate::wait;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -22,8 +20,10 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use internet::option::{Sort, place};
 use internet::page::{self, INFORMATION, INFORMATION_BYTES, RING, done, state, watch};
 use internet::ring::{FINISHED, LARGE, RESET, Ring, advance, at_least};
+use linux_abi::errno::{Errno, Result};
 use runtime::lock::OwnerLock;
 use runtime::predicate::{Operator, Term, word};
+use unix_core::server::protocol::InternetRequest;
 
 /// How a reader takes bytes.
 #[derive(Clone, Copy, Debug, Default)]

@@ -3,13 +3,13 @@
 
 use super::open_file::OpenFile;
 use super::socket::{Ends, Kind, Socket, fresh_pipe, fresh_pipe_from};
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::hw::mapping::{Mapping, lock_in};
 use crate::pipe::{self, Pipe, Side};
 use crate::wait;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_abi::errno::{Errno, Result};
 use runtime::page::Allocator;
 use runtime::{PageNumber, exposed};
 

@@ -2,14 +2,14 @@
 
 use super::file_ops::FileOps;
 use super::object::Event;
-use crate::errno::Result;
 use crate::hw::current::process;
 use crate::server::client;
-use crate::server::protocol::Request;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Acquire;
+use linux_abi::errno::Result;
 use runtime::predicate::{Operator, Term, word};
+use unix_core::server::protocol::Request;
 
 /// The queue.
 #[derive(Clone, Copy, Debug)]

@@ -5,11 +5,9 @@ use super::file_ops::FileOps;
 use super::object::Event;
 use super::open_file::OpenFile;
 use super::socket::wait_until;
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::hw::usercopy;
 use crate::server::client;
-use crate::server::protocol::{ASKS_NOTICE, Request};
 use crate::wait;
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -17,9 +15,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::lock::{Lock, OwnerLock};
 use runtime::predicate::{Operator, Term, word};
+use unix_core::server::protocol::{ASKS_NOTICE, Request};
 
 /// A socket.
 #[derive(Debug)]

@@ -3,14 +3,10 @@
 use super::file_ops::FileOps;
 use super::open_file::OpenFile;
 use crate::disk::block_device::BlockDevice;
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::hw::usercopy;
-use crate::init::status_page;
 use crate::pipe::{self, Pipe, Side};
-use crate::process::rlimits::UNLIMITED;
 use crate::server::client;
-use crate::server::protocol::{APPEND, WINDOW_BYTES};
 use crate::syscalls::file_room;
 use crate::terminal::{Terminal, job_control, pty_master};
 use crate::wait;
@@ -21,10 +17,14 @@ use alloc::vec::Vec;
 use core::fmt::Debug;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::predicate::{Operator, Term, word};
 use runtime::{Kind, PageNumber, exposed};
 use runtime::{channel, critical_section};
+use unix_core::process::rlimits::UNLIMITED;
+use unix_core::server::protocol::{APPEND, WINDOW_BYTES};
+use unix_core::session::status_page;
 
 /// Most bytes that one call moves, as on Linux.
 pub const MOST: u64 = 0x7fff_f000;
@@ -512,7 +512,7 @@ impl OpenFile {
             (Object::Terminal(terminal), Event::Writable) => terminal.output_terms(),
             (Object::Pipe(pipe, Side::Read | Side::Both), Event::Readable) => pipe.readable().to_vec(),
             (Object::Pipe(pipe, Side::Write | Side::Both), Event::Writable) => {
-                pipe.writable(pipe::ring::ATOMIC).to_vec()
+                pipe.writable(unix_core::pipe::ring::ATOMIC).to_vec()
             }
             (Object::Other(other), event) => other.wait_terms(event),
             _ => Vec::new(),
@@ -624,7 +624,7 @@ impl OpenFile {
             if !pipe.has_other(Side::Write) {
                 return if done > 0 { Ok(done) } else { Err(broken_pipe()) };
             }
-            let wanted = (count - done).min(pipe::ring::CAPACITY);
+            let wanted = (count - done).min(unix_core::pipe::ring::CAPACITY);
             let reachable = match usercopy::prepare_checked(from.wrapping_add(done), wanted, false) {
                 Err(_) if done > 0 => return Ok(done),
                 outcome => outcome?,

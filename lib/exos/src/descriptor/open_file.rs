@@ -5,7 +5,6 @@
 
 use super::file_ops::FileOps;
 use super::object::Object;
-use crate::errno::Result;
 use crate::hw::current::process;
 use crate::hw::header::tables;
 use crate::hw::mapping::Mapping;
@@ -16,6 +15,7 @@ use core::any::Any;
 use core::ops::Deref;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use linux_abi::errno::Result;
 use linux_raw_sys::general as linux;
 use runtime::PageNumber;
 use runtime::lock::{Held, OwnerLock};
@@ -415,7 +415,7 @@ impl OpenFileTable {
         self.next = (self.pages.len(), 1);
         let record = Record::adopt(&page, 0, flags);
         self.pages.push(page);
-        record.ok_or(crate::errno::Errno::ENFILE)
+        record.ok_or(linux_abi::errno::Errno::ENFILE)
     }
 }
 

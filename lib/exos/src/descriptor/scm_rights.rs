@@ -9,18 +9,18 @@ use super::open_file::OpenFile;
 use super::socket::{Kind, Socket};
 use super::timerfd::Timer;
 use crate::disk::block_device::BlockDevice;
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::pipe::{Pipe, Side};
 use crate::process::change_user::take_over;
-use crate::process::exec_state::DESCRIPTOR_WORDS;
 use crate::terminal::Terminal;
 use crate::terminal::pty_master::{self, Master};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::sync::atomic::Ordering::Relaxed;
+use linux_abi::errno::{Errno, Result};
 use runtime::{Kind as Output, PageNumber, area, exposed};
+use unix_core::process::exec_state::DESCRIPTOR_WORDS;
 
 /// Words of one descriptor: page and index of its record; its kind; the server's number for handing over its node (0:
 /// none); words of the kind; its peer's token. Where the receiver will hold the node anyhow, the node is there in

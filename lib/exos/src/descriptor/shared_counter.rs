@@ -4,13 +4,13 @@
 use super::file_ops::FileOps;
 use super::object::Event;
 use super::open_file::OpenFile;
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::hw::mapping::Mapping;
 use crate::hw::usercopy;
 use crate::wait;
 use alloc::vec;
 use core::sync::atomic::AtomicU64;
+use linux_abi::errno::{Errno, Result};
 use runtime::PageNumber;
 
 /// The page.

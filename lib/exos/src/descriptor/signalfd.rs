@@ -6,16 +6,17 @@
 use super::file_ops::FileOps;
 use super::object::Event;
 use super::open_file::OpenFile;
-use crate::errno::{Errno, Result};
 use crate::hw::current::{process, thread};
 use crate::hw::usercopy;
-use crate::signal::{self, frame};
+use crate::signal;
 use crate::wait;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_abi::errno::{Errno, Result};
 use runtime::predicate::{Operator, Term, word_masked};
+use unix_core::signal::frame;
 
 /// The signals.
 #[derive(Debug)]
@@ -45,7 +46,7 @@ impl FileOps for Signals {
         if room == 0 {
             return Err(Errno::EINVAL);
         }
-        usercopy::prepare(to, room.min(signal::set::COUNT.into()) * frame::DESCRIPTOR_BYTES, true)?;
+        usercopy::prepare(to, room.min(unix_core::signal::set::COUNT.into()) * frame::DESCRIPTOR_BYTES, true)?;
         let mut done = 0;
         while done < room {
             match signal::take_wanted(self.set.load(Acquire)) {

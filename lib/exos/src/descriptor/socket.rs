@@ -9,23 +9,23 @@ use super::object::{Event, Object};
 use super::open_file::OpenFile;
 use super::scm_rights;
 use super::socket_shared::{Settings, SharedSocketState, first_of};
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::hw::usercopy;
 use crate::pipe::message_frames::{Frame, LONGEST, Manner};
 use crate::pipe::{self, Pipe, Side};
-use crate::process::ucred::Ucred;
 use crate::wait::{self, WakeReason};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::{general as linux, ioctl};
 use runtime::lock::{Lock, OwnerLock};
 use runtime::page::Allocator;
 use runtime::predicate::{Operator, Term, word};
 use runtime::{PageNumber, area, exposed};
+use unix_core::process::ucred::Ucred;
 
 /// Bytes of room from which on a socket counts as writable.
 const ENOUGH: u64 = 8192;

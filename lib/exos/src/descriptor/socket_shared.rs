@@ -8,7 +8,6 @@
 
 use super::open_file::OpenFile;
 use super::socket::{Ends, Kind, Socket};
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::hw::mapping::{Mapping, PAGE_WORDS, lock_in};
 use crate::pipe::{Pipe, Side};
@@ -17,6 +16,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use linux_abi::errno::{Errno, Result};
 use runtime::lock::{Guard, Held};
 use runtime::predicate::{Operator, Term, word};
 use runtime::{PageNumber, exposed};

@@ -7,11 +7,11 @@ use super::file_ops::FileOps;
 use super::object::Event;
 use super::open_file::OpenFile;
 use super::shared_counter::{SharedCounter, read_number};
-use crate::errno::Result;
 use crate::wait;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_abi::errno::Result;
 use runtime::PageNumber;
 use runtime::predicate::{Operator, Term, word};
 

@@ -1,6 +1,5 @@
 //! A disk as the block device under C-FFS: a run of blocks at a time, each call returns when its transfer has ended.
 
-use crate::errno::Result;
 use crate::hw::disk::{self, Direction};
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::wait;
@@ -9,6 +8,7 @@ use abi::limits::PAGE_SIZE;
 use alloc::vec;
 use cffs::device::{Device, Failed, RUN};
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_abi::errno::Result;
 use runtime::page::Allocator;
 use runtime::predicate::{Operator, word};
 use runtime::{KeyIndex, PageNumber};

@@ -3,19 +3,20 @@
 //! A request is cut at the borders of the server's lines. The process waits for the word of a line without a lock, and
 //! its other threads go on. As on Linux no signal ends that wait.
 
-use super::block_cache::LINE;
-use super::{SECTOR, number_of};
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::hw::disk;
 use crate::hw::usercopy;
 use crate::server::client::disk_line;
-use crate::server::protocol::DiskRequest;
 use crate::wait;
 use alloc::vec;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::ioctl;
 use runtime::predicate::{Operator, word};
+use unix_core::block_cache::LINE;
+use unix_core::server::protocol::DiskRequest;
+use vfs::disk_number::SECTOR;
+use vfs::disk_number::number_of;
 
 /// A disk that is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,7 +232,7 @@ pub fn discard(node: u64) -> Result<()> {
 pub fn sync_all() {
     // As on Linux, sync tells of no error.
     let _ = sync_files(ALL);
-    for number in 0..super::MOST {
+    for number in 0..vfs::disk_number::MOST {
         if disk::find(number).is_none() {
             return;
         }

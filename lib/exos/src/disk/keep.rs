@@ -1,10 +1,10 @@
 //! What clients of the server ask of the keeper of disks: pages that are on a disk only, and write-back.
 
-use crate::errno::{Errno, Result};
 use crate::server::dispatch::{Answer, FileServer, NOTHING};
-use crate::server::protocol::{DISK_DONE, DISK_WORK, NOT_YET};
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_abi::errno::{Errno, Result};
 use runtime::transfer::Message;
+use unix_core::server::protocol::{DISK_DONE, DISK_WORK, NOT_YET};
 
 impl FileServer {
     fn wake_keeper(&self) {

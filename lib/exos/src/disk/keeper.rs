@@ -10,22 +10,13 @@
 //! - a round is acknowledged after C-FFS's `sync`, or with its error.
 
 use super::adapter::{Adapter, BLOCK};
-use super::letter;
 use super::medium::{self, Medium, RECORDS};
-use crate::address_map::PAGE_SIZE;
-use crate::errno::Errno;
 use crate::hw::current::set_service_state;
 use crate::hw::page_store::PageStore;
 use crate::hw::{disk, entropy};
 use crate::server::dispatch::FileServer;
 use crate::server::main_loop::Server;
 use crate::server::principals;
-use crate::server::protocol::{DISK_DONE, DISK_WORK};
-use crate::vfs::file_data::PageStorage;
-use crate::vfs::inode::NodeId;
-use crate::vfs::namespace::FileTree;
-use crate::vfs::persistent::{Change, Dirty, FIRST_DISK_VOLUME, KEPT_IN_MEMORY, Made, Restored};
-use crate::vfs::superblock::VolumeId;
 use crate::wait;
 use abi::limits::PAGE_SIZE as BLOCK_BYTES;
 use alloc::boxed::Box;
@@ -43,9 +34,18 @@ use cffs::make::Options;
 use cffs::name::New;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_abi::address_map::PAGE_SIZE;
+use linux_abi::errno::Errno;
 use runtime::EnvironmentId;
 use runtime::lock::Lock;
 use runtime::predicate::{Operator, clock, word};
+use unix_core::server::protocol::{DISK_DONE, DISK_WORK};
+use vfs::disk_number::letter;
+use vfs::file_data::PageStorage;
+use vfs::inode::NodeId;
+use vfs::namespace::FileTree;
+use vfs::persistent::{Change, Dirty, FIRST_DISK_VOLUME, KEPT_IN_MEMORY, Made, Restored};
+use vfs::superblock::VolumeId;
 
 /// Pages of the keeper's stack: C-FFS has blocks on it.
 pub const STACK_PAGES: usize = 64;
@@ -131,7 +131,8 @@ pub extern "C" fn run(argument: u64) {
     principals::begin();
     let state: &'static State = crate::hw::current::service_state();
     let notice = state.lock().notice_words();
-    let mut volumes: Vec<Volume> = (0..super::MOST).map_while(|number| open(state, number)).flatten().collect();
+    let mut volumes: Vec<Volume> =
+        (0..vfs::disk_number::MOST).map_while(|number| open(state, number)).flatten().collect();
     state.lock().server.keeper.has_begun = true;
     tell(notice, DISK_DONE);
     let mut next = runtime::clock::now() + INTERVAL;
@@ -201,7 +202,8 @@ fn mount(state: &'static State, number: u64, content: u8) -> Result<Volume, Stri
     let (is_blank, is_root) = (content == b'b', content == b'r');
     let adapter = Adapter::new(number, &mut state.lock().server.mappings).map_err(|_| "there is no memory")?;
     let id = FIRST_DISK_VOLUME + number as VolumeId;
-    let mut volume = Volume { id, system: None, blank: None, numbers: BTreeMap::new(), orphans: Vec::new(), is_unsynced: false };
+    let mut volume =
+        Volume { id, system: None, blank: None, numbers: BTreeMap::new(), orphans: Vec::new(), is_unsynced: false };
     if disk::is_read_only(number) {
         return Err(String::from("it cannot be written"));
     }

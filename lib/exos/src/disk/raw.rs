@@ -7,13 +7,9 @@
 //! Invariants:
 //! - a disk whose file system is mounted is not written here.
 
-use super::block_cache::{BlockCache, Kind, LINE, LINES, Piece, Step, Transfer};
-use crate::errno::{Errno, Result};
 use crate::hw::disk::{self, Direction};
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::server::dispatch::{Answer, FileServer, NOTHING};
-use crate::server::handle::{Handle, right};
-use crate::server::protocol::{DISK_LINES, DiskRequest};
 use abi::device::status;
 use abi::limits::PAGE_SIZE;
 use alloc::boxed::Box;
@@ -21,8 +17,12 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_abi::errno::{Errno, Result};
 use runtime::page::Allocator;
 use runtime::{KeyIndex, PageNumber};
+use unix_core::block_cache::{BlockCache, Kind, LINE, LINES, Piece, Step, Transfer};
+use unix_core::server::protocol::{DISK_LINES, DiskRequest};
+use vfs::handle::{Handle, right};
 
 /// The cache and its pages.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl FileServer {
     ) -> Result<Answer> {
         let request = DiskRequest::from_word(request).ok_or(Errno::EINVAL)?;
         let node = self.tree.node(handle.at.node)?;
-        let number = super::number_of(node.device).filter(|_| node.is_disk()).ok_or(Errno::ENXIO)?;
+        let number = vfs::disk_number::number_of(node.device).filter(|_| node.is_disk()).ok_or(Errno::ENXIO)?;
         let kind = match request {
             DiskRequest::Read => Kind::Read,
             DiskRequest::ReadDirect => Kind::ReadDirect,

@@ -6,13 +6,13 @@
 use crate::hw::current::process;
 use crate::hw::usercopy;
 use crate::process::option;
-use crate::syscalls::trace_format;
-use crate::vm::vma::{Backing, Protection, Vma};
 use abi::upcall::kind;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use runtime::upcall::{self, Context};
+use unix_core::trace_format;
+use vm::vma::{Backing, Protection, Vma};
 
 /// Bytes of the stack that are copied at most.
 const STACK: u64 = 32 << 10;

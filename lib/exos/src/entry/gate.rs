@@ -5,7 +5,6 @@
 
 use super::crash;
 use super::legacy_calls;
-use super::patch_site::{MOVE_BYTES, MOVE_TO_EAX, SYSCALL_BYTES};
 use crate::hw::current::{process, thread, word};
 use crate::hw::header::{CallTable, tables};
 use crate::hw::signal_frame;
@@ -13,15 +12,16 @@ use crate::hw::usercopy;
 use crate::process::{Process, cpu_placement, priority};
 use crate::signal;
 use crate::syscalls;
-use crate::vm::address_space::{Access, FaultError};
 use abi::area::PrivateWords;
 use abi::upcall::{USER_CODE, USER_DATA, UpcallFrame, kind};
 use core::arch::naked_asm;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as linux;
+use program::patch_site::{MOVE_BYTES, MOVE_TO_EAX, SYSCALL_BYTES};
 use runtime::area::{self, Area, LIBRARY, LibraryWords, free_offset};
 use runtime::upcall::{self, Context, Registers};
+use vm::address_space::{Access, FaultError};
 
 const GETPID: u32 = linux::__NR_getpid;
 const PROCESS: u64 = free_offset(word::PROCESS);
@@ -196,17 +196,17 @@ pub fn install() {
 /// What is left to do for a call once its quick way is over.
 mod left {
     /// Nothing: the program resumes with all registers but those that are saved.
-    pub const NOTHING: u32 = 0;
+    pub(super) const NOTHING: u32 = 0;
     /// Look at a signal that the call sent to its own thread.
-    pub const SENT: u32 = 1;
+    pub(super) const SENT: u32 = 1;
     /// Signals are to be looked at.
-    pub const SIGNALS: u32 = 2;
+    pub(super) const SIGNALS: u32 = 2;
     /// The call itself: it has to do with every register of the program.
-    pub const ALL: u32 = 3;
+    pub(super) const ALL: u32 = 3;
     /// All registers are to be taken from the context, where the call put them.
-    pub const REGISTERS: u32 = 4;
+    pub(super) const REGISTERS: u32 = 4;
     /// The same from the frame of a signal, on the program's stack.
-    pub const FROM_FRAME: u32 = 5;
+    pub(super) const FROM_FRAME: u32 = 5;
 }
 
 /// What is left to do for a return from a handler, and the address of the user context in the frame.
@@ -431,7 +431,7 @@ fn give_up(frame: &UpcallFrame) -> ! {
     if Area::current().library().free[word::GIVEN_UP].swap(1, Relaxed) != 0 {
         crate::process::exit::die();
     }
-    crate::process::exit::abandon(crate::process::exit_status::Status::Killed(linux::SIGSEGV))
+    crate::process::exit::abandon(unix_core::process::exit_status::Status::Killed(linux::SIGSEGV))
 }
 
 /// Whether an address is the program's, not ExOS's.

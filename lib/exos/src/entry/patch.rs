@@ -1,14 +1,14 @@
 //! Carries a rewriting out: a stub near the site, a private copy of the page of text with the jump in it.
 
 use super::gate::STUB_ENTRY;
-use super::patch_site::{self, MOVE_BYTES, REACH, STUB_STRIDE, SYSCALL_BYTES, Site};
-use crate::address_map::{PAGE_MASK, PAGE_SIZE};
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::hw::usercopy;
-use crate::vm::vma::Protection;
 use alloc::vec;
 use core::sync::atomic::Ordering::Relaxed;
+use linux_abi::address_map::{PAGE_MASK, PAGE_SIZE};
+use linux_abi::errno::{Errno, Result};
+use program::patch_site::{self, MOVE_BYTES, REACH, STUB_STRIDE, SYSCALL_BYTES, Site};
+use vm::vma::Protection;
 
 /// Counts the trap of the `syscall` that ends at `end` and was made with `number`; one that came often is made a call,
 /// where that is allowed. A refusal or a failure leaves the gate, which always works.

@@ -3,16 +3,16 @@
 //! Invariant: a send slot and its half page are written only while the kernel has none of them.
 
 use super::mapping::Mapping;
-use crate::address_map::PAGE_SIZE;
-use crate::vfs::network_card;
 use abi::packet_filter::{Atom, FilterSpecification, ROOT};
 use abi::packet_ring::{FRAME_OFFSET, RECEIVE_SLOT, RECEIVED, RingSpecification, SEND_SLOT, SLOTS, SendSlot, owner};
 use abi::page::PageKind;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use linux_abi::address_map::PAGE_SIZE;
 use runtime::page::Allocator;
 use runtime::{Error, Failure, KeyIndex, PageNumber, UserAddress, area, exposed, syscall};
+use vfs::network_card;
 
 /// The slot in which an environment that may use network cards finds the key for all of them.
 pub const CARD_KEY: KeyIndex = KeyIndex(6);

@@ -1,9 +1,9 @@
 //! The unsafe steps of making an environment: maps into another address space, and the creation itself.
 
-use crate::errno::{Errno, Result};
 use abi::environment::Specification;
 use abi::limits::PRIVATE_PAGES;
 use abi::page_table::MapRow;
+use linux_abi::errno::{Errno, Result};
 use runtime::address_space::{Access, AddressSpace};
 use runtime::{EnvironmentId, Failure, KeyIndex, PageNumber, UserAddress, area, syscall};
 
@@ -52,8 +52,7 @@ pub fn create_of_parts(
     keeps: bool,
 ) -> core::result::Result<EnvironmentId, Failure> {
     let (name_key, space) = (name.0, u64::from(keeps));
-    let specification =
-        Specification { name_key, parts_of: of.0, first: first.0, space, ..Specification::default() };
+    let specification = Specification { name_key, parts_of: of.0, first: first.0, space, ..Specification::default() };
     // SAFETY: the kernel reads this record. No thread runs in the dead environment, whose pages become the new one's.
     unsafe { syscall::environment_create(key, UserAddress(&raw const specification as u64)) }
 }

@@ -2,8 +2,8 @@
 //! the runtime keeps them wherever the CPU is given away ([`runtime::vector`]).
 
 use super::current::{process, thread};
-use crate::errno::Result;
 use alloc::vec::Vec;
+use linux_abi::errno::Result;
 use runtime::vector::State;
 
 /// Sets the registers to their initial state, for a program that begins.

@@ -1,12 +1,12 @@
 //! What an image of ExOS begins with: how the session, and the image itself, find their way into it.
 
-use crate::address_map::IMAGE;
 use crate::init::IMAGE_MAGIC;
 use crate::override_tables::OverrideTables;
 use crate::syscalls::{NUMBERS, Operation, Operations, quick};
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
+use linux_abi::address_map::IMAGE;
 
 /// The header. What it names lies in the image. The session reads the words before the tables.
 #[repr(C)]

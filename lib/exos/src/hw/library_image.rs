@@ -1,14 +1,14 @@
 //! What the ExOS image knows of itself, and what it gives to the processes that it makes.
 
 use super::usercopy;
-use crate::address_map::PAGE_SIZE;
-use crate::errno::Result;
 use crate::process::environment::StartInfo;
-use crate::vfs::dcache;
 use core::sync::atomic::AtomicU64;
+use linux_abi::address_map::PAGE_SIZE;
+use linux_abi::errno::Result;
 use runtime::address_space::Access;
 use runtime::window::Window;
 use runtime::{KeyIndex, PageNumber, image};
+use vfs::dcache;
 
 const WORDS_OF_PAGE: usize = PAGE_SIZE as usize / 8;
 
@@ -41,7 +41,7 @@ pub fn copy_pages(from: impl Iterator<Item = u64>, to: &[PageNumber], place: Opt
 /// dentry cache. Only a process on the ExOS image has them.
 #[inline]
 pub fn shown() -> (&'static [AtomicU64; WORDS_OF_PAGE], &'static [AtomicU64; dcache::WORDS]) {
-    let notices = crate::address_map::SHOWN as *const [AtomicU64; WORDS_OF_PAGE];
+    let notices = linux_abi::address_map::SHOWN as *const [AtomicU64; WORDS_OF_PAGE];
     // SAFETY: the session mapped these pages here, in the tables that every process on this image links, before the
     // first one began, and they are never unmapped; only the server writes to them, whole words at a time.
     unsafe { (&*notices, &*notices.add(1).cast()) }
@@ -49,8 +49,8 @@ pub fn shown() -> (&'static [AtomicU64; WORDS_OF_PAGE], &'static [AtomicU64; dca
 
 /// What the session wrote for the first process: words, then the command.
 pub fn birth_record() -> (&'static [u64], &'static [u8]) {
-    use crate::init::first_process::{COMMAND_OFFSET, COMMAND_WORD, WORDS};
-    let at = crate::address_map::BIRTH;
+    use unix_core::session::first_process::{COMMAND_OFFSET, COMMAND_WORD, WORDS};
+    let at = linux_abi::address_map::BIRTH;
     // SAFETY: the session mapped the record here, read-only, before the process began; it never changes.
     let words = unsafe { core::slice::from_raw_parts(at as *const u64, WORDS) };
     let length = words[COMMAND_WORD] as usize;

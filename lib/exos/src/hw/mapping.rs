@@ -1,11 +1,6 @@
 //! Windows onto pages that several processes write: words are atomics, bytes are copied, nothing is borrowed.
 
 use super::usercopy;
-use crate::address_map::{
-    NEAR_OWN_WINDOWS, NEAR_WINDOWS, NEAR_WINDOWS_END, OWN_WINDOWS, PAGE_SIZE, PARENT_MAILBOX, SERVER_WINDOWS,
-    SERVER_WINDOWS_END, WINDOWS, WINDOWS_END,
-};
-use crate::errno::{Errno, Result};
 use crate::process::environment::BORROWED_SLOT;
 use abi::page_table::MapRow;
 use alloc::collections::BTreeMap;
@@ -14,6 +9,11 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
+use linux_abi::address_map::{
+    NEAR_OWN_WINDOWS, NEAR_WINDOWS, NEAR_WINDOWS_END, OWN_WINDOWS, PAGE_SIZE, PARENT_MAILBOX, SERVER_WINDOWS,
+    SERVER_WINDOWS_END, WINDOWS, WINDOWS_END,
+};
+use linux_abi::errno::{Errno, Result};
 use runtime::address_space::{self, Access, AddressSpace};
 use runtime::lock::OwnerLock;
 use runtime::{KeyIndex, PageNumber, layout};

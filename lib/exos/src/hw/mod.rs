@@ -17,7 +17,7 @@ pub mod signal_frame;
 pub mod usercopy;
 pub mod volume;
 
-use crate::errno::Result;
+use linux_abi::errno::Result;
 use runtime::{UserAddress, syscall};
 
 /// Fills a buffer with at most `abi::limits::ENTROPY_BYTES` random bytes from the kernel.

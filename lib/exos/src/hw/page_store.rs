@@ -1,16 +1,16 @@
 //! The pages of the memory file system, as the server holds them: mapped writable for it alone, and read-only for
 //! processes that map a file.
 
-use crate::address_map::{FILES, FILES_END, PAGE_SIZE};
-use crate::errno::{Errno, Result};
 use crate::server::page_quota::PageQuota;
-use crate::vfs::file_data::PageStorage;
 use abi::page_table::MapRow;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use linux_abi::address_map::{FILES, FILES_END, PAGE_SIZE};
+use linux_abi::errno::{Errno, Result};
 use runtime::address_space::{self, Access, AddressSpace};
 use runtime::page::Allocator;
 use runtime::{PageNumber, exposed, syscall};
+use vfs::file_data::PageStorage;
 
 /// Pages that stay for the next files when others are removed, and as many more at times.
 const AT_HAND: usize = 512;

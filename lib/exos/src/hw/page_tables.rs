@@ -4,19 +4,19 @@
 //! to change an entry copies the tables on the way first. This record knows every table below the root, so that fork
 //! can link the uppermost and exec can unlink them all.
 
-use crate::address_map::PAGE_SIZE;
-use crate::errno::{Errno, Result};
-use crate::vm::address_space::run;
-use crate::vm::fault_around::READAHEAD;
-use crate::vm::table_scan::used_entries;
 use abi::limits::MAP_ROWS;
 use abi::page_table::{MapRow, PAGE, PRESENT};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
+use linux_abi::address_map::PAGE_SIZE;
+use linux_abi::errno::{Errno, Result};
 use runtime::page::{Allocator, Rows};
 use runtime::{Error, Failure, KeyIndex, PageNumber, UserAddress, area, critical_section, exposed, syscall};
+use vm::address_space::run;
+use vm::fault_around::READAHEAD;
+use vm::table_scan::used_entries;
 
 /// Tables that stay for the next program at most.
 const KEPT: usize = 12;

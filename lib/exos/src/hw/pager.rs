@@ -2,22 +2,22 @@
 
 use super::page_tables::{PageTables, TableEditor};
 use super::usercopy;
-use crate::address_map::PAGE_SIZE;
 use crate::budget;
-use crate::errno::{Errno, Result};
 use crate::server::client::Client;
-use crate::vm::address_space::PageOps;
-use crate::vm::fault_around::READAHEAD;
 use abi::budget::Resource;
 use abi::page_table::MapRow;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::Cell;
+use linux_abi::address_map::PAGE_SIZE;
+use linux_abi::errno::{Errno, Result};
 use runtime::address_space::Access;
 use runtime::lock::Lock;
 use runtime::page::{Allocator, PageKind};
 use runtime::window::{WINDOW_PAGES, Window};
 use runtime::{Error, Failure, KeyIndex, PageNumber, area, exposed};
+use vm::address_space::PageOps;
+use vm::fault_around::READAHEAD;
 
 /// Pages at most that stay for the next program.
 const AT_HAND: usize = 24;

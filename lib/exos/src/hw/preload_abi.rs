@@ -3,9 +3,9 @@
 //! An object is part of the library of its process, by the process's own choice. What it is given it can spoil; that
 //! harms its own process only, as any other scribbling over ExOS does.
 
-use crate::errno::Errno;
 use crate::syscalls::{Call, interposed};
 use core::ffi::c_void;
+use linux_abi::errno::Errno;
 
 /// `struct exos_call`.
 #[repr(C)]

@@ -5,16 +5,16 @@
 //! A fault in the middle resumes at the end of the function, as in [`super::usercopy`].
 
 use super::usercopy::{check, outcome};
-use crate::address_map::PROGRAM_END;
-use crate::errno::{Errno, Result};
-use crate::signal::frame::{Frame, LINUX_CONTEXT, Layout, Returned, SEGMENTS, USER_CONTEXT_FLAGS};
 use abi::exposed::KernelInfo;
 use abi::feature;
 use abi::memory_map::EXPOSED_KERNEL;
 use core::arch::asm;
 use core::mem::offset_of;
 use core::sync::atomic::AtomicU64;
+use linux_abi::address_map::PROGRAM_END;
+use linux_abi::errno::{Errno, Result};
 use runtime::upcall::{Context, Registers};
+use unix_core::signal::frame::{Frame, LINUX_CONTEXT, Layout, Returned, SEGMENTS, USER_CONTEXT_FLAGS};
 
 /// Offsets in a frame.
 const REGISTERS: usize = offset_of!(Frame, registers);

@@ -3,15 +3,15 @@
 //! A program's address is checked against the range that programs have, and then used as it is. Where the copy faults
 //! and the fault cannot be repaired, the exception handler resumes at [`fix_up`], and the copy gives `EFAULT`.
 
-use crate::address_map::{PAGE_SIZE, PROGRAM_END};
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::hw::signal_frame;
-use crate::vfs::path_walk::PATH_BYTES;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::mem::MaybeUninit;
 use core::ops::Deref;
+use linux_abi::address_map::{PAGE_SIZE, PROGRAM_END};
+use linux_abi::errno::{Errno, Result};
+use vfs::path_walk::PATH_BYTES;
 
 core::arch::global_asm!(
     ".pushsection .text.exos_user_copy, \"ax\", @progbits",

@@ -4,8 +4,6 @@
 //! of its own to the server. It makes, in this order: the table that maps the ExOS image, the server, the bank, the
 //! pipe that standard input comes through, and the first process.
 
-use super::{command, cpio, first_process, status_page};
-use crate::address_map::{PAGE_SIZE, SHOWN};
 use crate::disk::keeper;
 use crate::hw::env_create::map;
 use crate::hw::mapping::{Mapping, Mappings};
@@ -18,7 +16,6 @@ use crate::process_table::ProcessTable;
 use crate::server::client::Client;
 use crate::server::main_loop::{self, Server};
 use crate::server::principals::{Lists, Principals};
-use crate::terminal::termios::Modes;
 use crate::terminal::{Screen, Terminal};
 use crate::wire::keeper as wire;
 use abi::boot::{COMMAND, EXOS};
@@ -32,12 +29,18 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
+use linux_abi::address_map::{PAGE_SIZE, SHOWN};
 use runtime::address_space::{Access, AddressSpace};
 use runtime::environment::Builder;
 use runtime::image::Image;
 use runtime::lock::Lock;
 use runtime::page::{self, Allocator};
 use runtime::{EnvironmentId, KeyIndex, PageNumber, area, key, syscall};
+use unix_core::session::command;
+use unix_core::session::first_process;
+use unix_core::session::status_page;
+use unix_core::terminal::termios::Modes;
+use vfs::cpio;
 
 /// Pages that the keeper of disks may have before it draws more: its cache and its tables.
 const KEEPER_PAGES: u64 = 2048;
@@ -161,7 +164,7 @@ pub fn start(archive: &'static [u8]) -> Outcome<Session> {
 }
 
 /// The pipe or the terminal that the host's input comes through.
-fn make_source(windows: &mut Mappings, from: Allocator, terminal: bool) -> Result<Source, crate::errno::Errno> {
+fn make_source(windows: &mut Mappings, from: Allocator, terminal: bool) -> Result<Source, linux_abi::errno::Errno> {
     if !terminal {
         return Pipe::create(windows, from).map(Source::Pipe);
     }
@@ -173,7 +176,7 @@ fn make_source(windows: &mut Mappings, from: Allocator, terminal: bool) -> Resul
 }
 
 /// A page that processes can read.
-fn make_board(windows: &mut Mappings, list: PageNumber) -> Result<Mapping, crate::errno::Errno> {
+fn make_board(windows: &mut Mappings, list: PageNumber) -> Result<Mapping, linux_abi::errno::Errno> {
     let from = Allocator { key: KeyIndex::FIRST, list };
     windows.open(alloc::vec![from.allocate()?], KeyIndex::FIRST, true)
 }
@@ -265,7 +268,7 @@ fn read_header(image: &Image<'_>) -> Outcome<[u64; header::WORDS]> {
 }
 
 /// Maps the image in an address space in which no program runs: all processes link its level-2 table.
-fn map_image(image: &Image<'_>, pages: Allocator, shown: &[PageNumber]) -> Result<PageNumber, crate::errno::Errno> {
+fn map_image(image: &Image<'_>, pages: Allocator, shown: &[PageNumber]) -> Result<PageNumber, linux_abi::errno::Errno> {
     let space = AddressSpace::create(pages)?;
     let editor = TableEditor { root: space.root, key: pages.key, tables: pages };
     let table = link_fresh(&editor, LIBRARY_BASE, 3)?;
@@ -384,9 +387,9 @@ fn make_bank(session: KeyIndex, public: PageNumber, reserve: u64) -> Outcome<Env
     Ok(bank)
 }
 
-fn make_first(common: &Common, public: PageNumber, record: &[u8]) -> Result<EnvironmentRef, crate::errno::Errno> {
+fn make_first(common: &Common, public: PageNumber, record: &[u8]) -> Result<EnvironmentRef, linux_abi::errno::Errno> {
     let mut maker = EnvironmentBuilder::begin(common.session, KeyIndex::FIRST, public, Some(common.channel))?;
     maker.link_image(common.image_table)?;
-    maker.place(crate::address_map::BIRTH, record, Access::READ)?;
+    maker.place(linux_abi::address_map::BIRTH, record, Access::READ)?;
     maker.begin_with(&common.image)
 }

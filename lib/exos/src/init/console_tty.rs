@@ -3,12 +3,12 @@
 
 use super::boot::{Session, Source};
 use crate::process_table::ProcessTable;
-use crate::signal::pending::from_system;
 use crate::terminal::Terminal;
 use crate::wait;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 use runtime::{Kind, channel};
+use unix_core::signal::pending::from_system;
 
 /// Bytes that go through the discipline at a time.
 const AT_ONCE: usize = 256;

@@ -4,11 +4,11 @@
 //! that still live, and the figures of the machine.
 
 use super::boot::Session;
-use crate::process::rusage::Rusage;
 use abi::host_channel::cost::{BOOT, BYTES, IDLE, NAMES, NOT_COUNTED, RATE, RUN, SWITCHES};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::{EnvironmentId, Kind, area, channel, clock, exposed, time_slice};
+use unix_core::process::rusage::Rusage;
 
 /// Sends the cost of one environment; without a `usage` what the kernel counts. One that is gone has none.
 pub fn send(number: EnvironmentId, usage: Option<&Rusage>, program: &[u8]) {

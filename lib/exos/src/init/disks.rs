@@ -3,10 +3,10 @@
 
 use super::boot::Session;
 use crate::hw::disk;
-use crate::server::protocol::{DISK_DONE, DISK_WORK};
 use crate::wait;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use runtime::predicate::{Operator, clock, word};
+use unix_core::server::protocol::{DISK_DONE, DISK_WORK};
 
 /// Nanoseconds after which the session looks whether the keeper lives.
 const AGAIN: u64 = 1_000_000_000;

@@ -11,14 +11,10 @@
 
 use super::boot::Session;
 use super::robust_locks::{DeadMemory, RobustList};
-use super::status_page;
 use crate::process::children::{STATUS_WORD, public};
-use crate::process::exit_status::DESTROYED;
 use crate::process::subreaper;
 use crate::process_table::{ProcessInfo, ProcessTable};
 use crate::signal::forgets_children;
-use crate::signal::frame::Information;
-use crate::signal::pending::from_user;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use linux_raw_sys::general as linux;
@@ -26,6 +22,10 @@ use runtime::address_space::Access;
 use runtime::predicate::{Operator, Term, clock, word};
 use runtime::window::Window;
 use runtime::{EnvironmentId, PageNumber, exposed, syscall};
+use unix_core::process::exit_status::DESTROYED;
+use unix_core::session::status_page;
+use unix_core::signal::frame::Information;
+use unix_core::signal::pending::from_user;
 
 /// Searches for threads that other threads make meanwhile.
 const SEARCHES: usize = 1000;
@@ -58,7 +58,7 @@ impl HandingOn {
 
 /// What the session remembers of killed processes.
 #[derive(Debug, Default)]
-pub struct Enforcer {
+pub(super) struct Enforcer {
     seen: u64,
     next: Option<u64>,
     handing_on: Vec<HandingOn>,
@@ -66,7 +66,7 @@ pub struct Enforcer {
 
 impl Enforcer {
     /// What becomes true when another process was killed, or a deadline comes.
-    pub fn terms(&self, session: &Session) -> impl Iterator<Item = Term> {
+    pub(super) fn terms(&self, session: &Session) -> impl Iterator<Item = Term> {
         let killed = word(&session.board.words()[status_page::KILLS], Operator::NotEqual, self.seen);
         [killed].into_iter().chain(self.deadline().map(clock))
     }
@@ -76,7 +76,7 @@ impl Enforcer {
     }
 
     /// Destroys those whose deadline has passed; whether there was one.
-    pub fn poll(&mut self, session: &Session) -> bool {
+    pub(super) fn poll(&mut self, session: &Session) -> bool {
         let now = runtime::clock::now();
         let kills = session.board.words()[status_page::KILLS].load(Acquire);
         if kills == self.seen && self.deadline().is_none_or(|next| now < next) {
@@ -162,7 +162,7 @@ fn destroy_threads(sight: ProcessTable, root: u64) -> Vec<EnvironmentId> {
             break;
         }
         // One call is enough: it never runs again, and its parent takes the rest back.
-        alive.iter().for_each(|number| drop(syscall::environment_destroy(sight.key, *number)));
+        alive.iter().for_each(|number| _ = syscall::environment_destroy(sight.key, *number));
         destroyed.extend(alive);
     }
     destroyed

@@ -1,16 +1,13 @@
 //! While the first process lives: what the host sends goes where it belongs, and orphans that end are buried.
 
 use super::boot::{Session, Source};
+use super::console_tty;
 use super::enforcer::Enforcer;
 use super::reaper::Orphans;
 use super::setuid_spawner::SetuidSpawner;
-use super::{console_tty, loadavg, status_page};
-use crate::pipe::ring::CAPACITY;
 use crate::pipe::{Pipe, Side};
 use crate::process::children::STATUS_WORD;
-use crate::process::exit_status::{DESTROYED, Status};
 use crate::process_table::is_runnable;
-use crate::signal::pending::from_system;
 use crate::wait;
 use abi::area::PUBLIC_STATUS;
 use abi::environment::State;
@@ -22,6 +19,11 @@ use runtime::address_space::Access;
 use runtime::predicate::{Operator, Term, clock, word};
 use runtime::window::Window;
 use runtime::{EnvironmentId, KeyIndex, Kind, channel, exposed};
+use unix_core::pipe::ring::CAPACITY;
+use unix_core::process::exit_status::{DESTROYED, Status};
+use unix_core::session::loadavg;
+use unix_core::session::status_page;
+use unix_core::signal::pending::from_system;
 
 /// After how long the session tries again to pass on what came before the first process had begun, in nanoseconds.
 const RETRY: u64 = 1_000_000;
@@ -149,7 +151,7 @@ impl Input {
     fn pass_to_pipe(&mut self, pipe: &Pipe) {
         while !self.waiting.is_empty() {
             // A pipe whose words make no sense has no reader who could complain.
-            let some = self.waiting.len().min(crate::pipe::ring::ATOMIC as usize);
+            let some = self.waiting.len().min(unix_core::pipe::ring::ATOMIC as usize);
             let done = pipe.write_bytes(&self.waiting[..some], || false).unwrap_or(some as u64) as usize;
             if done == 0 {
                 return;

@@ -5,26 +5,14 @@
 //! averages how much there is to do, `setuid_spawner` makes successor environments for set-id programs, and `pid_map`
 //! publishes them. `reaper` takes care of orphans, `enforcer` of processes that ignore SIGKILL.
 
-pub use unix_core::session::{command, first_process, loadavg, pid_map, status_page, stored_gzip};
-
-#[cfg(target_os = "none")]
 pub mod boot;
-#[cfg(target_os = "none")]
 mod console_tty;
-#[cfg(target_os = "none")]
 pub mod cost;
-pub use vfs::cpio;
-#[cfg(target_os = "none")]
 mod disks;
-#[cfg(target_os = "none")]
 mod enforcer;
-#[cfg(target_os = "none")]
 pub mod event_loop;
-#[cfg(target_os = "none")]
 mod reaper;
-#[cfg(target_os = "none")]
 mod robust_locks;
-#[cfg(target_os = "none")]
 mod setuid_spawner;
 
 /// The first word of the ExOS image.

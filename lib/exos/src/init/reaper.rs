@@ -35,7 +35,7 @@ const INTERVAL: u64 = 200_000_000;
 const WATCHED: usize = 8;
 
 /// What was seen by the last look.
-pub struct Orphans {
+pub(super) struct Orphans {
     /// What orphans might use goes to this environment.
     bank: EnvironmentId,
     server: Client,
@@ -48,27 +48,27 @@ pub struct Orphans {
 
 impl Orphans {
     /// Nothing was seen yet.
-    pub fn new(bank: EnvironmentId, server: EnvironmentId) -> Self {
+    pub(super) fn new(bank: EnvironmentId, server: EnvironmentId) -> Self {
         Self { bank, server: Client::new(server), alive: Vec::new(), next: 0, population: (0, 0) }
     }
 
     /// Those whose end is worth a look.
-    pub fn watched(&self) -> impl Iterator<Item = EnvironmentId> {
+    pub(super) fn watched(&self) -> impl Iterator<Item = EnvironmentId> {
         self.alive.iter().copied().take(WATCHED)
     }
 
     /// When to look next whatever happens, in nanoseconds since boot.
-    pub const fn next_look(&self) -> u64 {
+    pub(super) const fn next_look(&self) -> u64 {
         self.next
     }
 
     /// The next look is due now.
-    pub const fn look_at_once(&mut self) {
+    pub(super) const fn look_at_once(&mut self) {
         self.next = 0;
     }
 
     /// If it is time: buries orphans that have ended, and notes those that live.
-    pub fn poll(&mut self, successors: &mut SetuidSpawner) {
+    pub(super) fn poll(&mut self, successors: &mut SetuidSpawner) {
         if !successors.note_dead() && self.watched().all(exposed::lives) && clock::now() < self.next {
             return;
         }

@@ -9,7 +9,6 @@ use super::boot::Session;
 use crate::hw::usercopy;
 use crate::process::children::public;
 use crate::process::futex::{ROBUST_MOST, left_by};
-use crate::vm::page_record::page_of;
 use abi::limits::PAGE_SIZE;
 use abi::page_table::{LARGE, PRESENT, WRITE};
 use alloc::vec::Vec;
@@ -19,13 +18,14 @@ use linux_raw_sys::general as linux;
 use runtime::address_space::Access;
 use runtime::window::Window;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed};
+use vm::page_record::page_of;
 
 /// Level of the tables below the root.
 const UPPERMOST: u32 = 3;
 
 /// The list of one thread.
 #[derive(Debug)]
-pub struct RobustList {
+pub(super) struct RobustList {
     /// The number of the thread, as the words of mutexes have it.
     owner: u32,
     head: u64,
@@ -33,7 +33,7 @@ pub struct RobustList {
 
 impl RobustList {
     /// The list that a thread has published, if it has one.
-    pub fn of(thread: EnvironmentId, owner: u64, key: KeyIndex) -> Option<Self> {
+    pub(super) fn of(thread: EnvironmentId, owner: u64, key: KeyIndex) -> Option<Self> {
         let page = PageNumber(exposed::environment(thread)?.public.load(Acquire));
         let public = Window::open(&[page], key, Access::READ).ok()?;
         let head = public.words()[public::ROBUST_LIST].load(Acquire);
@@ -41,7 +41,7 @@ impl RobustList {
     }
 
     /// Marks what the thread has left locked.
-    pub fn release(&self, session: &Session, process: u64, memory: &mut DeadMemory) {
+    pub(super) fn release(&self, session: &Session, process: u64, memory: &mut DeadMemory) {
         let Some([mut entry, offset, pending]) = memory.three_words(self.head) else { return };
         let mut entries = Vec::new();
         while entry & !1 != self.head && entry != 0 && entries.len() < ROBUST_MOST {
@@ -64,7 +64,7 @@ impl RobustList {
 
 /// The memory of a dead process, through its page tables.
 #[derive(Debug)]
-pub struct DeadMemory {
+pub(super) struct DeadMemory {
     key: KeyIndex,
     root: Window,
     /// The table of the last page that was looked up, and the first address of it.
@@ -73,7 +73,7 @@ pub struct DeadMemory {
 
 impl DeadMemory {
     /// That below a root, which stays as long as it is looked at.
-    pub fn open(root: PageNumber, key: KeyIndex) -> Option<Self> {
+    pub(super) fn open(root: PageNumber, key: KeyIndex) -> Option<Self> {
         let root = Window::open(&[root], key, Access::READ).ok()?;
         Some(Self { key, root, last: None })
     }

@@ -3,21 +3,22 @@
 //! says for which process, and with which credentials.
 
 use super::boot::{FIRST_BUDGETS, Session};
-use super::{first_process, status_page};
-use crate::address_map::BIRTH;
-use crate::errno::{Errno, Result};
 use crate::process::environment::{self, BORROWED_SLOT, EnvironmentBuilder, EnvironmentRef, PublicPage, StartInfo};
 use crate::server::principals::with_key_of;
 use abi::capability::Rights;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Acquire;
+use linux_abi::address_map::BIRTH;
+use linux_abi::errno::{Errno, Result};
 use runtime::address_space::Access;
 use runtime::predicate::{Operator, Term, word};
 use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed, syscall};
+use unix_core::session::first_process;
+use unix_core::session::status_page;
 
 /// What the session remembers of them.
 #[derive(Debug, Default)]
-pub struct SetuidSpawner {
+pub(super) struct SetuidSpawner {
     seen: u64,
     alive: Vec<EnvironmentId>,
     /// Those that have died since the last look for orphans.
@@ -26,24 +27,24 @@ pub struct SetuidSpawner {
 
 impl SetuidSpawner {
     /// What becomes true when the server has another wish.
-    pub fn term(&self, session: &Session) -> Term {
+    pub(super) fn term(&self, session: &Session) -> Term {
         word(&session.board.words()[status_page::WISHES], Operator::NotEqual, self.seen)
     }
 
     /// Those whose end is worth a look.
-    pub fn alive(&self) -> impl Iterator<Item = EnvironmentId> {
+    pub(super) fn alive(&self) -> impl Iterator<Item = EnvironmentId> {
         self.alive.iter().copied()
     }
 
     /// Records successors that have died; whether there are any.
-    pub fn note_dead(&mut self) -> bool {
+    pub(super) fn note_dead(&mut self) -> bool {
         let dead = self.alive.extract_if(.., |number| !exposed::lives(*number));
         self.dead.extend(dead);
         !self.dead.is_empty()
     }
 
     /// Makes what is wished for.
-    pub fn make(&mut self, session: &Session) {
+    pub(super) fn make(&mut self, session: &Session) {
         let now = session.board.words()[status_page::WISHES].load(Acquire);
         if core::mem::replace(&mut self.seen, now) == now {
             return;
@@ -66,12 +67,12 @@ impl SetuidSpawner {
     }
 
     /// Whether an environment is one of them.
-    pub fn has(&self, number: EnvironmentId) -> bool {
+    pub(super) fn has(&self, number: EnvironmentId) -> bool {
         self.alive.contains(&number) || self.dead.contains(&number)
     }
 
     /// Reaps those that had died, and removes them from the table of successors.
-    pub fn forget_dead(&mut self, session: &Session) {
+    pub(super) fn forget_dead(&mut self, session: &Session) {
         if core::mem::take(&mut self.dead).is_empty() {
             return;
         }

@@ -6,12 +6,12 @@
 //! page. The ring lies in memory that relatives write: every length is checked before it is used.
 
 use super::pipe_end::{Pipe, REMAINING, VOUCHER};
-use super::ring::MOST;
-use crate::errno::{Errno, Result};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_abi::errno::{Errno, Result};
 use runtime::predicate::{Operator, Term, word};
+use unix_core::pipe::ring::MOST;
 
 /// Bytes of a header.
 const HEADER: u64 = 16;

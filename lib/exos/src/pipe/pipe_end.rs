@@ -1,12 +1,7 @@
 //! The two ends of a pipe in a process, and the session's end of standard input.
 
-use super::end_owners::{self, Holders, Known};
-use super::packets::{self, Packet, Packets};
-use super::ring::{self, ATOMIC, CAPACITY, Ring};
-use crate::address_map::PAGE_SIZE;
 use crate::descriptor::object::Event;
 use crate::descriptor::socket_shared::SETTINGS_WORDS;
-use crate::errno::{Errno, Result};
 use crate::hw::current::{is_adopted, process};
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::process::state;
@@ -15,10 +10,15 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use linux_abi::address_map::PAGE_SIZE;
+use linux_abi::errno::{Errno, Result};
 use runtime::lock::Held;
 use runtime::page::Allocator;
 use runtime::predicate::{Operator, Term, word};
 use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed};
+use unix_core::pipe::end_owners::{self, Holders, Known};
+use unix_core::pipe::packets::{self, Packet, Packets};
+use unix_core::pipe::ring::{self, ATOMIC, CAPACITY, Ring};
 
 /// Pages of a pipe.
 pub const PAGES: usize = 1 + (CAPACITY / PAGE_SIZE) as usize;
@@ -120,7 +120,7 @@ impl Pipe {
         let mut pages = vec![PageNumber::NONE; PAGES];
         let spare =
             if is_adopted() && from.list == Allocator::own().list { process().spare_for_pipe(&mut pages) } else { 0 };
-        from.allocate_many(&mut pages[spare..]).inspect_err(|_| drop(from.free_many(&pages[..spare])))?;
+        from.allocate_many(&mut pages[spare..]).inspect_err(|_| _ = from.free_many(&pages[..spare]))?;
         let pipe = Self { shared: windows.open(pages, from.key, true)?, node: 0 };
         pipe.word(WRITERS).store(1, Relaxed);
         pipe.word(READERS).store(1, Relaxed);

@@ -9,18 +9,18 @@
 //! them. The shape changes under the lock, together with the places of the bytes that wait.
 
 use super::pipe_end::{GROWN_BY, Pipe, SHAPE};
-use super::ring::{ATOMIC, CAPACITY, MOST, Ring};
-use crate::address_map::PAGE_SIZE;
-use crate::errno::{Errno, Result};
 use crate::hw::current::{is_adopted, process};
 use crate::hw::mapping::{Mapping, Mappings};
-use crate::process::remote_request;
 use crate::procfs;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use linux_abi::address_map::PAGE_SIZE;
+use linux_abi::errno::{Errno, Result};
 use runtime::page::Allocator;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed};
+use unix_core::pipe::ring::{ATOMIC, CAPACITY, MOST, Ring};
+use unix_core::process::remote_request;
 
 /// Bytes that a socket holds at most: what one takes on Linux, and room for headers.
 const SOCKET: u64 = 4 * CAPACITY;

@@ -3,12 +3,12 @@
 //! thread reads it meanwhile.
 
 use super::pipe_end::Pipe;
-use super::ring::Stretch;
-use crate::address_map::PAGE_SIZE;
-use crate::errno::Result;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
+use linux_abi::address_map::PAGE_SIZE;
+use linux_abi::errno::Result;
+use unix_core::pipe::ring::Stretch;
 
 /// Bytes that are copied at a time.
 pub const PIECE: u64 = 4 * PAGE_SIZE;

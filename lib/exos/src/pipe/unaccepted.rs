@@ -2,11 +2,11 @@
 //! contents is made (`server::unaccepted`).
 
 use super::pipe_end::{Pipe, Side};
-use super::ring::MOST;
-use crate::errno::Result;
 use crate::hw::current::process;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
+use linux_abi::errno::Result;
+use unix_core::pipe::ring::MOST;
 
 impl Pipe {
     /// How many bytes were read, and those that wait.

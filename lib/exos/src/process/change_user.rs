@@ -5,15 +5,15 @@
 //! it claims page by page, under a list that names both users. Its parent it tells of its end by the server: a window
 //! to the mailbox of another user would let it send any signal.
 
-use super::credentials::FIRST_APART;
 use super::process_record::Process;
-use crate::errno::Result;
 use crate::hw::current::process;
 use crate::server::client;
-use crate::vm::page_record::page_of;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
+use linux_abi::errno::Result;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, area, exposed, syscall};
+use unix_core::process::credentials::FIRST_APART;
+use vm::page_record::page_of;
 
 /// Pages that stay as they are: those under these lists, and those of the server, who says itself who may open them.
 struct Known([PageNumber; 3], EnvironmentId);

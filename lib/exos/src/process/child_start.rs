@@ -2,57 +2,59 @@
 
 use super::children::{Children, public};
 use super::cpu_time::Transferred;
-use super::credentials::Credentials;
 use super::exported_pages::ExportedPages;
 use super::fork::Options;
-use super::fs_context::FsContext;
 use super::futex::Futexes;
-use super::prctl_state::Attributes;
 use super::process_record::{Lists, Memory, Process, Program, option};
-use super::rlimits::Rlimits;
-use super::rusage::Rusage;
 use super::spawn_cache::SpawnCache;
 use super::thread::Thread;
 use super::vfork_sharing::SharedMemoryLink;
-use crate::address_map::PARENT_MAILBOX;
 use crate::descriptor::fd_pins::FdPins;
-use crate::descriptor::fd_table::FdTable;
 use crate::descriptor::object::Object;
 use crate::descriptor::open_file::{OpenFile, OpenFileTable};
 use crate::entry::gate;
-use crate::entry::hot_sites::TrapCounts;
-use crate::errno::{Errno, Result};
 use crate::hw::current::{adopt, process, thread, word};
 use crate::hw::header::CallTable;
 use crate::hw::mapping::Mappings;
 use crate::hw::page_tables::PageTables;
 use crate::hw::{fpu, library_image};
-use crate::init::{self, command, first_process};
-use crate::ipc::attachments::Holdings;
+
 use crate::loader::cpu_entry;
 use crate::pipe::{Pipe, Side};
 use crate::process::environment::SESSION_SLOT;
-use crate::process::exit_status::Status;
 use crate::server::client::Client;
-use crate::signal::timer::Timers;
 use crate::signal::{self, Actions, ExpiryTimers, Mailbox};
 use crate::syscalls::Summary;
 use crate::terminal::{Screen, Terminal};
-use crate::vfs::namespace::ROOT;
-use crate::vm::address_space::AddressSpace;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use linux_abi::address_map::PARENT_MAILBOX;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use program::hot_sites::TrapCounts;
 use runtime::area::{self, Area};
 use runtime::heap;
 use runtime::lock::Lock;
 use runtime::page::Allocator;
 use runtime::upcall::Context;
 use runtime::{EnvironmentId, Kind, PageNumber, clock, exposed, syscall};
+use unix_core::fd_table::FdTable;
+use unix_core::ipc::attachments::Holdings;
+use unix_core::process::credentials::Credentials;
+use unix_core::process::exit_status::Status;
+use unix_core::process::fs_context::FsContext;
+use unix_core::process::prctl_state::Attributes;
+use unix_core::process::rlimits::Rlimits;
+use unix_core::process::rusage::Rusage;
+use unix_core::session::command;
+use unix_core::session::first_process;
+use unix_core::signal::timer::Timers;
+use vfs::namespace::ROOT;
+use vm::address_space::AddressSpace;
 
 /// What a child finds in its copy of the heap.
 #[derive(Debug)]
@@ -116,7 +118,9 @@ pub extern "C" fn child_entry(_argument: u64) {
     heap::begin_copy(runtime::layout::area_index(Area::current().address()));
     process().free_copied_locks();
     let mut nursery = core::mem::take(&mut *process().spawn_cache.lock());
-    let Some(mut inherited) = nursery.inherited.take() else { super::exit::end(super::exit_status::DESTROYED) };
+    let Some(mut inherited) = nursery.inherited.take() else {
+        super::exit::end(unix_core::process::exit_status::DESTROYED)
+    };
     if let Err(error) = init_child(&mut inherited) {
         runtime::error_line!("a process could not begin: error {}", error.number());
         super::exit::end(Status::Killed(linux::SIGKILL));
@@ -382,7 +386,7 @@ fn text(bytes: &[u8]) -> alloc::borrow::Cow<'_, str> {
 fn descent(words: &[u64], number: u64, board: &[AtomicU64]) -> [u64; 2] {
     match words[first_process::PREDECESSOR_WORD] {
         0 => [0, exposed::environment(area::number()).map_or(0, |own| own.creator.load(Relaxed))],
-        _ => [init::status_page::succession(board).process(number), words[first_process::PARENT_WORD]],
+        _ => [unix_core::session::status_page::succession(board).process(number), words[first_process::PARENT_WORD]],
     }
 }
 

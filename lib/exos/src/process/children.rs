@@ -1,12 +1,8 @@
 //! The children of a process: what it keeps of each until it was waited for.
 
 use super::environment::EnvironmentRef;
-use super::exit_status::{Change, DESTROYED, Status};
-use super::rusage::Rusage;
 use super::spare_environment::{EnvironmentParts, SpareEnvironment};
 use crate::hw::mapping::{Mapping, PAGE_WORDS};
-use crate::signal::pending::PendingSignals;
-use crate::signal::set::bit;
 use abi::area::{PUBLIC_LIBRARY, PUBLIC_STATUS};
 use abi::environment::State;
 use alloc::boxed::Box;
@@ -16,6 +12,10 @@ use core::sync::atomic::Ordering::{Acquire, Release};
 use linux_raw_sys::general as linux;
 use runtime::PageNumber;
 use runtime::predicate::{Operator, Term, word};
+use unix_core::process::exit_status::{Change, DESTROYED, Status};
+use unix_core::process::rusage::Rusage;
+use unix_core::signal::pending::PendingSignals;
+use unix_core::signal::set::bit;
 
 /// Word of the public page that tells how the process ended; see [`Status::to_word`].
 pub const STATUS_WORD: usize = (PUBLIC_STATUS / 8) as usize + 1;
@@ -60,11 +60,11 @@ pub mod public {
     /// Addresses of pages that it wrote of those that it shared with its parent: see `Space::written`.
     pub const WRITTEN: usize = BASE + 32;
     /// How many of these.
-    pub const WRITTEN_WORDS: usize = crate::vm::address_space::COPIED_AT_FORK;
+    pub const WRITTEN_WORDS: usize = vm::address_space::COPIED_AT_FORK;
     /// Ranges of the pages of files that it touched: see `Space::touched`.
     pub const TOUCHED: usize = WRITTEN + WRITTEN_WORDS;
     /// How many of these.
-    pub const TOUCHED_WORDS: usize = crate::vm::address_space::TOUCHED_AT_FORK;
+    pub const TOUCHED_WORDS: usize = vm::address_space::TOUCHED_AT_FORK;
     /// When the process began, nanoseconds since boot.
     pub const START: usize = BASE + 22;
     /// Number of the terminal that controls it, as `stat` has it, and its first page; 0: there is none.
@@ -223,7 +223,7 @@ impl Child {
     pub fn tell_of_parents_end(&self) {
         let session = crate::hw::current::process().session_key;
         let signal = self.public.words()[public::DEATH_SIGNAL].load(Acquire) as u32;
-        let information = crate::signal::pending::from_user(signal, crate::hw::current::process().sender());
+        let information = unix_core::signal::pending::from_user(signal, crate::hw::current::process().sender());
         if signal != 0 {
             let _ = crate::signal::send(session, self.made.number, self.public.pages()[1], &information);
         }

@@ -8,15 +8,15 @@
 //! Invariant: a thread has a position on some CPU, and loses one only while the process's attributes are locked. So two
 //! threads that move the same one cannot each free the position that the other leaves to it.
 
-use super::prctl_state::Attributes;
-use crate::errno::Result;
 use crate::hw::current::{is_adopted, process, thread};
 use crate::{budget, process_table, wait};
 use abi::budget::Resource;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
+use linux_abi::errno::Result;
 use runtime::time_slice::{self, Position};
 use runtime::{EnvironmentId, KeyIndex, area, clock, critical_section, entry, exposed};
+use unix_core::process::prctl_state::Attributes;
 
 const _: () = assert!(abi::limits::CPUS < u32::BITS as usize);
 

@@ -2,18 +2,18 @@
 
 use super::children::public;
 use super::process_record::{Process, option};
-use super::rlimits::UNLIMITED;
-use super::rusage::{self, Rusage};
 use super::thread::Thread;
-use crate::address_map::PAGE_SIZE;
-use crate::errno::Result;
 use crate::init::cost;
-use crate::signal::timer::Timer;
-use crate::vm::address_space::MemoryLimits;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, Release};
+use linux_abi::address_map::PAGE_SIZE;
+use linux_abi::errno::Result;
 use linux_raw_sys::general as linux;
 use runtime::{EnvironmentId, clock, exposed, time_slice};
+use unix_core::process::rlimits::UNLIMITED;
+use unix_core::process::rusage::{self, Rusage};
+use unix_core::signal::timer::Timer;
+use vm::address_space::MemoryLimits;
 
 const SECOND: u64 = 1_000_000_000;
 

@@ -7,8 +7,6 @@
 
 use super::cpu_placement;
 use super::reclaim::{self, DeadAccessList, still_present};
-use crate::address_map::{AREA_PRIVATE_PAGES, PAGE_SIZE};
-use crate::errno::Result;
 use crate::hw::current::word;
 use crate::hw::env_create;
 use crate::hw::page_tables::{TableEditor, link_common};
@@ -21,6 +19,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
+use linux_abi::address_map::{AREA_PRIVATE_PAGES, PAGE_SIZE};
+use linux_abi::errno::Result;
 use runtime::address_space::{Access, AddressSpace};
 use runtime::area::{self, LIBRARY, LibraryWords};
 use runtime::environment::CHANNEL_SLOT;

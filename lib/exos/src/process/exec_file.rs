@@ -7,15 +7,15 @@
 //! that could break it (`protocol::PROGRAMS`), and empties the handle cache of a file before any process writes the
 //! file. The dcache tells where a path leads and who may execute it.
 
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
-use crate::loader::elf::{HEAD, Image};
 use crate::server::client::{Client, Opened, OpenedProgram, PrefaultSet};
-use crate::server::handle::{Handle, node_of, right};
 use crate::syscalls::proc_links::{Last, walk};
-use crate::vfs::namespace::access;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
+use program::elf::{HEAD, Image};
+use vfs::handle::{Handle, node_of, right};
+use vfs::namespace::access;
 
 /// A file that was opened to be run.
 #[derive(Debug)]

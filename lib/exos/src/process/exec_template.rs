@@ -7,22 +7,22 @@
 
 use super::exec::{ExecPlan, LoadedLayout, lay_out};
 use super::exec_file::ElfFile;
-use crate::address_map::PAGE_SIZE;
-use crate::errno::Result;
 use crate::hw::current::process;
 use crate::hw::library_image::copy_pages;
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::server::client::PrefaultSet;
-use crate::vm::address_space::AddressSpace;
-use crate::vm::dry_run::DryRun;
-use crate::vm::page_record::PageRecord;
 use abi::page_table::PAGE;
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use linux_abi::address_map::PAGE_SIZE;
+use linux_abi::errno::Result;
 use runtime::window::WINDOW_PAGES;
 use runtime::{KeyIndex, PageNumber};
+use vm::address_space::AddressSpace;
+use vm::dry_run::DryRun;
+use vm::page_record::PageRecord;
 
 /// What pages begin with that nothing is copied into.
 pub(super) static ZEROS: [u8; PAGE_SIZE as usize] = [0; PAGE_SIZE as usize];

@@ -7,7 +7,6 @@ use super::child_start;
 use super::children::{Child, STATUS_WORD, public};
 use super::exec;
 use super::exit_handoff;
-use super::exit_status::{Change, Status};
 use super::futex;
 use super::process_record::{Process, state};
 use super::thread::Thread;
@@ -22,6 +21,7 @@ use linux_raw_sys::general as linux;
 use runtime::area;
 use runtime::predicate::{Operator, Term, clock, word};
 use runtime::{EnvironmentId, KeyIndex, exposed, syscall, time_slice};
+use unix_core::process::exit_status::{Change, Status};
 
 /// Ends the running process: all its threads.
 pub fn end(status: Status) -> ! {
@@ -42,7 +42,7 @@ pub fn leave() -> ! {
         die();
     }
     end_other_threads();
-    let status = Status::from_word(process.ending.load(Acquire)).unwrap_or(super::exit_status::DESTROYED);
+    let status = Status::from_word(process.ending.load(Acquire)).unwrap_or(unix_core::process::exit_status::DESTROYED);
     finish(status)
 }
 
@@ -127,7 +127,7 @@ pub fn leave_for_exec() -> ! {
     be_alone_for_exec();
     match request {
         Some(request) => exec::take_over(&request, None),
-        None => end(super::exit_status::DESTROYED),
+        None => end(unix_core::process::exit_status::DESTROYED),
     }
 }
 

@@ -1,29 +1,29 @@
 //! All locks of a process at once: fork copies what they guard.
 
 use super::children::Children;
-use super::credentials::Credentials;
 use super::exported_pages::ExportedPages;
-use super::fs_context::FsContext;
-use super::prctl_state::Attributes;
 use super::process_record::{Extensions, Memory, Process, Program};
-use super::rlimits::Rlimits;
-use super::rusage::Rusage;
 use super::thread::Thread;
 use crate::descriptor::fd_pins::FdPins;
-use crate::descriptor::fd_table::FdTable;
 use crate::descriptor::object::Object;
 use crate::descriptor::open_file::{OpenFile, OpenFileTable};
 use crate::hw::mapping::Mappings;
 use crate::hw::pager::OwnPages;
-use crate::ipc::attachments::Holdings;
 use crate::server::client::Client;
 use crate::signal::{Actions, Mailbox};
-use crate::vm::address_space::AddressSpace;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::area;
 use runtime::lock::{self, Guard, OwnerLock};
+use unix_core::fd_table::FdTable;
+use unix_core::ipc::attachments::Holdings;
+use unix_core::process::credentials::Credentials;
+use unix_core::process::fs_context::FsContext;
+use unix_core::process::prctl_state::Attributes;
+use unix_core::process::rlimits::Rlimits;
+use unix_core::process::rusage::Rusage;
+use vm::address_space::AddressSpace;
 
 /// What fork does not look at, but copies.
 type Running<'a> = (Guard<'a, Children>, Guard<'a, Threads>, Guard<'a, Actions>, Guard<'a, Program>);

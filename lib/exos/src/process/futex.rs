@@ -5,22 +5,22 @@
 //! that no other process uses them.
 
 use super::thread::Thread;
-use crate::address_map::PAGE_SIZE;
-use crate::errno::{Errno, Result};
 use crate::hw::current::{process, thread};
 use crate::hw::usercopy;
 use crate::process_table;
 use crate::server::client::futex_wakes;
-use crate::server::protocol::{Request, wake_of};
-use crate::vm::page_record::page_of;
-use crate::vm::vma::Protection;
 use crate::wait::{self, LastCpu, WakeReason};
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use linux_abi::address_map::PAGE_SIZE;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::predicate::{Operator, word};
 use runtime::{EnvironmentId, clock, exposed};
+use unix_core::server::protocol::{Request, wake_of};
+use vm::page_record::page_of;
+use vm::vma::Protection;
 
 /// The bits of a waiter that waits for everything.
 pub const ANY: u32 = u32::MAX;

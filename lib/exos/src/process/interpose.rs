@@ -5,12 +5,12 @@
 
 use super::exec::map_object;
 use super::exec_file::{ExecFile, open, read_from};
-use crate::errno::{Errno, Result};
 use crate::hw::{preload_abi, usercopy};
-use crate::loader::elf::Image;
 use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
+use program::elf::Image;
 
 const VARIABLE: &[u8] = b"EXOS_PRELOAD=";
 /// Tags of the dynamic section, and the one kind of relocation that an object on its own needs (System V ABI, AMD64).

@@ -7,12 +7,12 @@
 
 use super::children::public;
 use super::exit;
-use super::exit_status::Status;
 use crate::budget;
 use crate::hw::current::process;
-use crate::signal::pending::from_system;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use linux_raw_sys::general as linux;
+use unix_core::process::exit_status::Status;
+use unix_core::signal::pending::from_system;
 
 /// Sees that the heap, which is locked, can take so many pages. Where it cannot, this does not come back.
 pub fn provide(pages: u64) -> bool {

@@ -8,8 +8,6 @@
 
 use super::children::public;
 use super::cpu_placement;
-use super::nice_share::Priority;
-use super::prctl_state::{Attributes, Change};
 use super::process_record::Process;
 use crate::hw::current::{process, thread};
 use crate::server::priority_table;
@@ -17,6 +15,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use runtime::address_space::Access;
 use runtime::window::Window;
 use runtime::{EnvironmentId, PageNumber, area, exposed, time_slice};
+use unix_core::process::nice_share::Priority;
+use unix_core::process::prctl_state::{Attributes, Change};
 
 /// Whether the slice that has begun is one that the running thread, which computes, leaves to others.
 pub fn leaves_slice() -> bool {

@@ -1,38 +1,27 @@
 //! The record of a process.
 
 use crate::descriptor::fd_pins::FdPins;
-use crate::descriptor::fd_table::FdTable;
 use crate::descriptor::open_file::{OpenFile, OpenFileTable};
-use crate::entry::hot_sites::TrapCounts;
-use crate::errno::Result;
 use crate::hw::current::area_at;
 use crate::hw::header::CallTable;
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::hw::page_tables::PageTables;
 use crate::hw::pager::OwnPages;
-use crate::ipc::attachments::Holdings;
 use crate::process::children::{Children, public};
 use crate::process::cpu_time::Transferred;
-use crate::process::credentials::Credentials;
 use crate::process::exec::ExecRequest;
 use crate::process::exec_file::ElfFile;
 use crate::process::exported_pages::ExportedPages;
-use crate::process::fs_context::FsContext;
 use crate::process::futex::Futexes;
-use crate::process::prctl_state::Attributes;
-use crate::process::rlimits::Rlimits;
-use crate::process::rusage::Rusage;
 use crate::process::spawn_cache::SpawnCache;
 use crate::process::thread::Thread;
 use crate::process::thread_create::DeadThread;
-use crate::process::ucred::Ucred;
 use crate::process::vfork_deferred::DeferredChild;
 use crate::process::vfork_sharing::SharedMemoryLink;
 use crate::server::client::Client;
 use crate::signal::{Actions, ExpiryTimers, Mailbox, SignalPage};
 use crate::syscalls::Summary;
 use crate::terminal::Terminal;
-use crate::vm::address_space::AddressSpace;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -41,10 +30,21 @@ use core::any::{Any, TypeId};
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use linux_abi::errno::Result;
+use program::hot_sites::TrapCounts;
 use runtime::lock::Lock;
 use runtime::page::Allocator;
 use runtime::vector::State;
 use runtime::{EnvironmentId, KeyIndex, PageNumber};
+use unix_core::fd_table::FdTable;
+use unix_core::ipc::attachments::Holdings;
+use unix_core::process::credentials::Credentials;
+use unix_core::process::fs_context::FsContext;
+use unix_core::process::prctl_state::Attributes;
+use unix_core::process::rlimits::Rlimits;
+use unix_core::process::rusage::Rusage;
+use unix_core::process::ucred::Ucred;
+use vm::address_space::AddressSpace;
 
 /// The program's memory: what it means, and the tables that hold it.
 #[derive(Clone, Debug, Default)]
@@ -226,7 +226,7 @@ impl Process {
     pub fn working_directory(&self) -> Result<Vec<u8>> {
         let place = self.fs.lock().clone();
         match place.below_proc {
-            Some(folder) => Ok(super::fs_context::in_proc(&folder, b"")),
+            Some(folder) => Ok(unix_core::process::fs_context::in_proc(&folder, b"")),
             None => self.files.lock().path_of(place.directory),
         }
     }

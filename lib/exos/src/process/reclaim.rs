@@ -67,7 +67,7 @@ pub fn still_present(made: &EnvironmentRef) -> bool {
 pub fn close(graves: &[DeadAccessList], power: KeyIndex, free: impl FnOnce(KeyIndex)) {
     let Ok(key) = key::derive(power, Rights::ALL, 0) else {
         // Anchors are the running environment's own.
-        return graves.iter().for_each(|grave| drop(Allocator { key: power, list: grave.list }.free(grave.anchor)));
+        return graves.iter().for_each(|grave| _ = Allocator { key: power, list: grave.list }.free(grave.anchor));
     };
     for grave in graves {
         let _ = syscall::access_list_set(power, grave.list, OWN_NAME, key, u64::from(Rights::ALL.0));

@@ -9,27 +9,27 @@
 //!
 //! Gain: fork 109,000 to 64,000 instructions (decision 0020).
 
-use crate::address_map::{AREA_PRIVATE_PAGES, PAGE_MASK, PAGE_SIZE};
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::hw::env_create;
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::hw::page_tables::{PageTables, TableEditor, link_common};
-use crate::vm::map_diff::difference;
-use crate::vm::page_record::PageRecord;
-use crate::vm::table_scan;
 use abi::limits::MAP_ROWS;
 use abi::memory_map::LIBRARY_BASE;
 use abi::page_table::{MapRow, PAGE};
 use alloc::vec::Vec;
 use core::ops::Range;
+use linux_abi::address_map::{AREA_PRIVATE_PAGES, PAGE_MASK, PAGE_SIZE};
+use linux_abi::errno::{Errno, Result};
 use runtime::address_space::AddressSpace;
 use runtime::page::PageKind;
 use runtime::{PageNumber, area, exposed, layout};
+use vm::map_diff::difference;
+use vm::page_record::PageRecord;
+use vm::table_scan;
 
 /// What is there.
 #[derive(Clone, Debug, Default)]
-pub struct RetainedSpace {
+pub(super) struct RetainedSpace {
     /// The root, and the tables for the area.
     way: Vec<PageNumber>,
     /// The tables for a program.
@@ -72,7 +72,7 @@ struct Copy {
 
 /// What is not there any more, when what the child put there has been taken out.
 #[derive(Debug, Default)]
-pub struct Reclaimed {
+pub(super) struct Reclaimed {
     /// Pages of the program that are not mapped.
     pub pages: Vec<PageNumber>,
     /// Pages that tables were made of.
@@ -81,7 +81,7 @@ pub struct Reclaimed {
 
 /// What is done with what a child leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cleanup {
+pub(super) enum Cleanup {
     /// All goes but the table of the area ([`RetainedSpace::reset`]).
     Clean,
     /// The tables are repaired ([`RetainedSpace::repair`]).
@@ -92,7 +92,7 @@ pub enum Cleanup {
 
 impl Reclaimed {
     /// That has gone, too.
-    pub fn add(&mut self, more: Self) {
+    pub(super) fn add(&mut self, more: Self) {
         self.pages.extend(more.pages);
         self.tables.extend(more.tables);
     }
@@ -114,7 +114,7 @@ const NEAR: u64 = layout::AREA & !(table_scan::SPAN - 1);
 
 impl RetainedSpace {
     /// That of an address space that has nothing but its area, and whose tables are under a list of their own.
-    pub fn of_fresh(list: PageNumber) -> Self {
+    pub(super) fn of_fresh(list: PageNumber) -> Self {
         let own = exposed::environment(area::number()).into_iter().flat_map(|info| info.pages());
         let count = exposed::page(list).map_or(0, |info| info.links()) as usize;
         let under_list =
@@ -125,18 +125,18 @@ impl RetainedSpace {
     }
 
     /// How many tables there are for a program.
-    pub fn pages(&self) -> usize {
+    pub(super) fn pages(&self) -> usize {
         self.tables.pages().count()
     }
 
     /// How often pages for ExOS's data are mapped here.
-    pub fn mapped(&self, data: &[PageNumber]) -> u64 {
+    pub(super) fn mapped(&self, data: &[PageNumber]) -> u64 {
         let here = self.rows[self.windows..].iter().map(|row| row.entry & PAGE);
         u64::from(here.eq(data.iter().map(|page| page.address())))
     }
 
     /// How often a page is mapped by windows that are its maker's.
-    pub fn maps(&mut self, page: PageNumber) -> u64 {
+    pub(super) fn maps(&mut self, page: PageNumber) -> u64 {
         let common = &self.rows[..self.common];
         let count = || common.iter().filter(|row| row.entry & PAGE == page.address()).count() as u64;
         let known = self.mapped.filter(|(asked, _)| *asked == page).unwrap_or_else(|| (page, count()));
@@ -148,7 +148,7 @@ impl RetainedSpace {
     ///
     /// # Errors
     /// The kernel's refusals.
-    pub fn link_image(&mut self, editor: &TableEditor, table: PageNumber) -> Result<()> {
+    pub(super) fn link_image(&mut self, editor: &TableEditor, table: PageNumber) -> Result<()> {
         if !self.has_image {
             link_common(editor, LIBRARY_BASE, 3, table)?;
             self.has_image = true;
@@ -157,7 +157,7 @@ impl RetainedSpace {
     }
 
     /// Whether the windows of this generation are there.
-    pub const fn shows(&self, generation: u64) -> bool {
+    pub(super) const fn shows(&self, generation: u64) -> bool {
         self.edition_of_windows == generation
     }
 
@@ -166,7 +166,7 @@ impl RetainedSpace {
     ///
     /// # Errors
     /// The kernel's refusals.
-    pub fn map_memory(
+    pub(super) fn map_memory(
         &mut self,
         editor: &TableEditor,
         windows: Option<SharedMappings>,
@@ -194,7 +194,7 @@ impl RetainedSpace {
     }
 
     /// The page that its own window maps at an address; none where there is no such window.
-    pub fn shown_at(&self, address: u64) -> PageNumber {
+    pub(super) fn shown_at(&self, address: u64) -> PageNumber {
         let own = &self.rows[self.common..self.windows];
         let is_there = |row: &&MapRow| row.address & PAGE_MASK == address;
         own.iter().find(is_there).map_or(PageNumber::NONE, page)
@@ -204,7 +204,7 @@ impl RetainedSpace {
     ///
     /// # Errors
     /// The kernel's refusals.
-    pub fn drop_data(&mut self, editor: &TableEditor) -> Result<()> {
+    pub(super) fn drop_data(&mut self, editor: &TableEditor) -> Result<()> {
         let rows: Vec<MapRow> = self.rows.drain(self.windows..).map(|row| MapRow { entry: 0, ..row }).collect();
         map_rows(editor, &rows)
     }
@@ -214,7 +214,7 @@ impl RetainedSpace {
     ///
     /// # Errors
     /// The kernel's refusals.
-    pub fn map(
+    pub(super) fn map(
         &mut self,
         editor: &TableEditor,
         spare: &mut Vec<PageNumber>,
@@ -230,7 +230,7 @@ impl RetainedSpace {
     ///
     /// # Errors
     /// The kernel's refusals.
-    pub fn map_prepared(
+    pub(super) fn map_prepared(
         &mut self,
         editor: &TableEditor,
         spare: &mut Vec<PageNumber>,
@@ -250,12 +250,12 @@ impl RetainedSpace {
     }
 
     /// Notes that the program is a copy of its maker's memory of an generation, with these pages for itself.
-    pub fn note_copy(&mut self, generation: u64, pages: &[(u64, u64)]) {
+    pub(super) fn note_copy(&mut self, generation: u64, pages: &[(u64, u64)]) {
         self.copy = Some(Copy { generation, pages: pages.to_vec() });
     }
 
     /// The tables of a copy of its maker's memory, and its own pages, if all that is there and of this generation.
-    pub fn copy_of(&self, generation: u64) -> Option<(&PageTables, &[(u64, u64)])> {
+    pub(super) fn copy_of(&self, generation: u64) -> Option<(&PageTables, &[(u64, u64)])> {
         self.copy.as_ref().filter(|copy| copy.generation == generation).map(|copy| (&self.tables, &*copy.pages))
     }
 
@@ -263,7 +263,7 @@ impl RetainedSpace {
     ///
     /// # Errors
     /// The kernel's refusals.
-    pub fn drop_program(&mut self, editor: &TableEditor, windows: &mut Mappings) -> Result<Vec<PageNumber>> {
+    pub(super) fn drop_program(&mut self, editor: &TableEditor, windows: &mut Mappings) -> Result<Vec<PageNumber>> {
         (self.program, self.generation, self.copy) = (Vec::new(), 0, None);
         self.look_away(windows);
         let pages = self.tables.unlink_all(editor)?;
@@ -278,12 +278,12 @@ impl RetainedSpace {
     }
 
     /// There will be tables of others, too, which do not stay.
-    pub fn share(&mut self) {
+    pub(super) fn share(&mut self) {
         self.is_shared = true;
     }
 
     /// Records the state of the tables, before a program runs there.
-    pub fn note(&mut self) {
+    pub(super) fn note(&mut self) {
         let Self { way, tables, edits: noted, .. } = self;
         noted.clear();
         // One after the other: a loop over all of them in a row takes three times as long.
@@ -293,23 +293,23 @@ impl RetainedSpace {
     }
 
     /// It is not to be used again: only what shows of it here is still known.
-    pub fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         *self = Self { views: core::mem::take(&mut self.views), ..Self::default() };
     }
 
     /// Whether there are windows onto it.
-    pub const fn shows_here(&self) -> bool {
+    pub(super) const fn shows_here(&self) -> bool {
         !self.views.is_empty()
     }
 
     /// Closes the windows onto it, when the environment is gone.
-    pub fn close(&mut self, windows: &mut Mappings) {
+    pub(super) fn close(&mut self, windows: &mut Mappings) {
         self.views.drain(..).for_each(|view| windows.close(&view));
     }
 
     /// The cleanup for what a child leaves that has `executed` a program by itself, if it has. Until it is gone for
     /// good this may change.
-    pub fn remedy(&self, executed: bool) -> Cleanup {
+    pub(super) fn remedy(&self, executed: bool) -> Cleanup {
         match self.dirty_tables() {
             Some(edited) if !executed && edited.iter().all(|table| level(*table) == 1) => Cleanup::Mend,
             Some(_) if !executed => Cleanup::MendEarly,
@@ -341,7 +341,7 @@ impl RetainedSpace {
     ///
     /// # Errors
     /// `EFAULT` where that cannot be; the kernel's refusals.
-    pub fn repair(&mut self, editor: &TableEditor) -> Result<Reclaimed> {
+    pub(super) fn repair(&mut self, editor: &TableEditor) -> Result<Reclaimed> {
         let edited = self.dirty_tables().ok_or(Errno::EFAULT)?;
         let mut gone = Reclaimed::default();
         for table in edited {
@@ -362,7 +362,7 @@ impl RetainedSpace {
     ///
     /// # Errors
     /// The kernel's refusals.
-    pub fn reset(&mut self, editor: &TableEditor) -> Result<Reclaimed> {
+    pub(super) fn reset(&mut self, editor: &TableEditor) -> Result<Reclaimed> {
         (self.has_image, self.is_shared) = (false, false);
         (self.program, self.generation, self.copy) = (Vec::new(), 0, None);
         let mut windows = process().mappings.lock();
@@ -426,7 +426,7 @@ impl RetainedSpace {
 ///
 /// # Errors
 /// The kernel's refusals.
-pub fn give(editor: &TableEditor, mut own: impl Iterator<Item = MapRow>) -> Result<()> {
+pub(super) fn give(editor: &TableEditor, mut own: impl Iterator<Item = MapRow>) -> Result<()> {
     let mut rows = Vec::with_capacity(MAP_ROWS);
     loop {
         rows.clear();
@@ -452,7 +452,7 @@ fn edit(
 }
 
 /// Takes out what is mapped at addresses.
-pub fn empty(editor: &TableEditor, addresses: &[u64]) -> Result<()> {
+pub(super) fn empty(editor: &TableEditor, addresses: &[u64]) -> Result<()> {
     let rows: Vec<MapRow> = addresses.iter().map(|address| MapRow { address: *address, entry: 0 }).collect();
     map_rows(editor, &rows)
 }

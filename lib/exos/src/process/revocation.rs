@@ -49,8 +49,8 @@ impl Process {
             |own, _| own.give_up_spare(),
             |own, _| own.with_memory(|_, pages| pages.give_up_at_hand()),
             |own, _| own.give_up_spawn_cache(),
-            |_, _| drop(heap::release_end()),
-            |own, missing| drop(own.with_memory(|space, pages| space.discard(pages, missing as usize))),
+            |_, _| _ = heap::release_end(),
+            |own, missing| _ = own.with_memory(|space, pages| space.discard(pages, missing as usize)),
         ];
         for step in steps {
             let missing = used().saturating_sub(wanted);

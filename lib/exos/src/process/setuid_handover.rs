@@ -8,33 +8,33 @@
 //! Invariant: no code here decides credentials. A process that lies here lies about itself.
 
 use super::children::{STATUS_WORD, public};
-use super::credentials::Program;
 use super::exec::{ExecRequest, forget_old_program};
 use super::exec_file::ExecFile;
-use super::exec_state::ExecState;
-use super::exit_status::{Change, DESTROYED, Status};
-use super::rlimits::COUNT as LIMITS;
-use super::rusage::Rusage;
 use super::{change_user, exit, vfork_sharing};
 use crate::descriptor::fd_pins::Used;
 use crate::descriptor::scm_rights;
-use crate::errno::{Errno, Result};
 use crate::hw::current::{process, thread};
 use crate::hw::mapping::Mapping;
 use crate::process::Process;
 use crate::server::client;
-use crate::server::protocol::{Request, WINDOW_BYTES};
-use crate::signal::set::{COUNT as SIGNALS, bit};
-use crate::vfs::namespace::ROOT;
 use crate::wait;
 use abi::area::PUBLIC_STATUS;
 use abi::environment::State;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::predicate::{Operator, Term, word};
 use runtime::{EnvironmentId, PageNumber, exposed};
+use unix_core::process::credentials::Program;
+use unix_core::process::exec_state::ExecState;
+use unix_core::process::exit_status::{Change, DESTROYED, Status};
+use unix_core::process::rlimits::COUNT as LIMITS;
+use unix_core::process::rusage::Rusage;
+use unix_core::server::protocol::{Request, WINDOW_BYTES};
+use unix_core::signal::set::{COUNT as SIGNALS, bit};
+use vfs::namespace::ROOT;
 
 /// Whether a program gives the process credentials that it cannot take by itself, or is one that it may not read. What
 /// it can, it has become.

@@ -6,35 +6,35 @@
 use super::change_user;
 use super::child_start;
 use super::children::public;
-use super::credentials::ResIds;
 use super::exec::{self, ExecRequest};
-use super::exec_state::ExecState;
 use super::priority;
-use super::supplementary_groups::Groups;
 use super::thread::Thread;
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::scm_rights;
 use crate::entry::gate;
-use crate::errno::{Errno, Result};
 use crate::hw::current::adopt;
 use crate::hw::fpu;
-use crate::init::first_process;
 use crate::process::Process;
 use crate::process::environment::BORROWED_SLOT;
-use crate::server::protocol::Request;
-use crate::signal::set::{COUNT as SIGNALS, UNSTOPPABLE, bit};
-use crate::signal::timer::Timer;
 use crate::signal::{Action, IGNORE};
 use abi::environment::State;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::address_space::Access;
 use runtime::predicate::{Operator, word};
 use runtime::upcall::Context;
 use runtime::window::Window;
 use runtime::{EnvironmentId, PageNumber, area, exposed, heap};
+use unix_core::process::credentials::ResIds;
+use unix_core::process::exec_state::ExecState;
+use unix_core::server::protocol::Request;
+use unix_core::session::first_process;
+use unix_core::signal::set::{COUNT as SIGNALS, UNSTOPPABLE, bit};
+use unix_core::signal::timer::Timer;
+use vfs::supplementary_groups::Groups;
 
 /// Makes the record of the process, takes over what it was left, and loads the program.
 pub(super) fn begin(words: &[u64]) -> Result<Context> {

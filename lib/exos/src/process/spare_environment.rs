@@ -17,22 +17,22 @@ use super::exec_template::ExecTemplate;
 use super::reclaim::still_present;
 use super::retained_space::{self, Cleanup, Reclaimed, RetainedSpace, SharedMappings};
 use super::spawn_cache::SpawnCache;
-use crate::errno::{Errno, Result};
 use crate::hw::current::{process, thread};
 use crate::hw::env_create::create_of_parts;
 use crate::hw::library_image;
 use crate::hw::mapping::{Mapping, Mappings, PAGE_WORDS};
 use crate::hw::page_tables::{PageTables, TableEditor};
-use crate::signal::pending::PendingSignals;
-use crate::vm::page_record::page_of;
 use abi::budget::Resource;
 use abi::capability::Rights;
 use abi::page_table::MapRow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, Release};
+use linux_abi::errno::{Errno, Result};
 use runtime::page::{Allocator, PageKind};
 use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, area, exposed, heap, key, syscall};
+use unix_core::signal::pending::PendingSignals;
+use vm::page_record::page_of;
 
 /// An environment that has not begun.
 #[derive(Clone, Debug)]
@@ -464,7 +464,7 @@ fn show_public(made: &EnvironmentRef) -> Result<Mapping> {
     let source = process.lists.public(process.session_key);
     let mailbox = source.allocate()?;
     let window = process.mappings.lock().open_own(alloc::vec![made.public, mailbox], source.key, true);
-    window.inspect_err(|_| drop(source.free(mailbox)))
+    window.inspect_err(|_| _ = source.free(mailbox))
 }
 
 /// Says in a public page whose it is, for the case that its maker is destroyed.

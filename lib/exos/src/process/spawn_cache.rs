@@ -16,8 +16,6 @@ use super::exec_template::ExecTemplate;
 use super::process_record::{Process, state};
 use super::reclaim::still_present;
 use super::spare_environment::{SpareEnvironment, beginning, mark, unmark};
-use crate::address_map::PAGE_SIZE;
-use crate::errno::Result;
 use crate::hw::current::{process, thread};
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::hw::page_tables::PageTables;
@@ -27,6 +25,8 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
+use linux_abi::address_map::PAGE_SIZE;
+use linux_abi::errno::Result;
 use runtime::page::Allocator;
 use runtime::{PageNumber, area, exposed, layout};
 
@@ -106,7 +106,7 @@ impl SpawnCache {
         }
         let page = Allocator::own().allocate()?;
         let words = area_words(&beginning(), layout::AREA, area::channel_key().is_some());
-        write_words(page, process().session_key, &words).inspect_err(|_| drop(Allocator::own().free(page)))?;
+        write_words(page, process().session_key, &words).inspect_err(|_| _ = Allocator::own().free(page))?;
         self.beginning = Some(page);
         Ok(page)
     }
@@ -288,12 +288,12 @@ impl Process {
         let (ready, first, beginning) = (nursery.spare.take(), nursery.first.take(), nursery.beginning.take());
         drop(nursery);
         ready.into_iter().for_each(SpareEnvironment::bury);
-        for mut child in first {
+        if let Some(mut child) = first {
             let copies = core::mem::take(&mut child.heap_pages);
             child.into_ready().bury();
             self.keep_copies(&copies);
         }
-        beginning.into_iter().for_each(|page| drop(Allocator::own().free(page)));
+        beginning.into_iter().for_each(|page| _ = Allocator::own().free(page));
     }
 
     /// The same where this process ends, and all pages that are charged to it go with it.

@@ -10,20 +10,20 @@
 
 use super::children::{Child, STATUS_WORD, public};
 use super::environment::EnvironmentRef;
-use super::exit_status::Status;
-use super::remote_request;
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::process_table::{self, ProcessInfo, ProcessTable};
 use crate::procfs;
-use crate::signal::frame::Information;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::window::Window;
 use runtime::{EnvironmentId, PageNumber, exposed};
+use unix_core::process::exit_status::Status;
+use unix_core::process::remote_request;
+use unix_core::signal::frame::Information;
 
 /// Generations that are looked through: what says that it lies deeper lies about it, mostly.
 const GENERATIONS: usize = 1024;
@@ -47,7 +47,7 @@ pub fn hand_on(children: &[Child]) {
 pub fn hand_on_for(sight: ProcessTable, number: u64, children: &[u64], public: &Window, ask: Ask<'_>) -> bool {
     let Some(reaper) = above_in(sight, number).find(|other| other.reaps) else { return false };
     public.words()[public::GIVES_UP].store(1, SeqCst);
-    requests(children).for_each(|path| drop(ask(&reaper, &path)));
+    requests(children).for_each(|path| _ = ask(&reaper, &path));
     true
 }
 

@@ -3,22 +3,22 @@
 //! The record lies in the heap, found through a pointer in the environment area. All of it is changed by the thread
 //! itself, but for the signals that others send to it.
 
-use crate::errno::{Errno, Result};
 use crate::process::children::public;
 use crate::process::cpu_time::CpuTime;
 use crate::process::futex::Waiter;
-use crate::process::nice_share::FairShare;
-use crate::signal::pending::{PENDING, PendingSignals, THREAD_WORDS};
-use crate::signal::set::UNSTOPPABLE;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::PageNumber;
 use runtime::area::{self, Area};
 use runtime::lock::Lock;
 use runtime::upcall::Context;
 use runtime::vector::State;
+use unix_core::process::nice_share::FairShare;
+use unix_core::signal::pending::{PENDING, PendingSignals, THREAD_WORDS};
+use unix_core::signal::set::UNSTOPPABLE;
 
 /// Bit of [`Thread::at_end`].
 const SAVED_MASK: u64 = 1;

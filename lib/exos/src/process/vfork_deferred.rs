@@ -15,22 +15,22 @@
 
 use super::children::{Child, STATUS_WORD};
 use super::exec::ExecRequest;
-use super::exit_status::Status;
 use super::fork::{self, Options};
 use super::process_record::Process;
 use super::vfork_sharing::SharedMemoryLink;
-use crate::errno::{Errno, Result};
 use crate::hw::current::{process, thread, word};
 use crate::hw::fpu;
-use crate::signal::frame::Information;
 use crate::syscalls;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, Release};
+use linux_abi::errno::{Errno, Result};
 use runtime::area::Area;
 use runtime::upcall::Context;
 use runtime::vector::State;
 use runtime::{EnvironmentId, syscall};
+use unix_core::process::exit_status::Status;
+use unix_core::signal::frame::Information;
 
 /// The state that its parent resumes with, and the one that the child begins with.
 #[derive(Debug)]

@@ -10,22 +10,22 @@
 //! fills it, the parent empties it, as often as it takes.
 
 use super::process_record::{Process, state};
-use crate::address_map::PAGE_SIZE;
-use crate::errno::Result;
 use crate::hw::current::process;
 use crate::hw::mapping::Mapping;
 use crate::hw::usercopy;
-use crate::signal::set::bit;
-use crate::vm::write_log::Change;
 use crate::wait;
 use abi::environment::State;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use linux_abi::address_map::PAGE_SIZE;
+use linux_abi::errno::Result;
 use linux_raw_sys::general as linux;
 use runtime::predicate::{Operator, Term, word, word_masked};
 use runtime::{EnvironmentId, PageNumber, exposed};
+use unix_core::signal::set::bit;
+use vm::write_log::Change;
 
 /// Pages of the window: changes are few where the pages themselves are lent.
 const PAGES: usize = 1;

@@ -4,16 +4,16 @@
 //! state of the first few children reports even those that were destroyed. The clock serves for the rest.
 
 use super::children::{Child, Children};
-use super::exit_status::{Change, Status};
-use super::rusage::Rusage;
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::wait;
 use abi::environment::State;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Acquire;
+use linux_abi::errno::{Errno, Result};
 use runtime::exposed;
 use runtime::predicate::{Operator, Term, clock, word};
+use unix_core::process::exit_status::{Change, Status};
+use unix_core::process::rusage::Rusage;
 
 /// Which children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

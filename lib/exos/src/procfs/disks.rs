@@ -1,11 +1,14 @@
 //! `/proc/partitions`, `/proc/diskstats` and the driver in `/proc/devices`, from the exposed records of disks.
 
-use crate::disk::{MAJOR, MINORS, MOST, letter};
 use crate::hw::disk;
 use abi::device::DeviceInfo;
 use alloc::format;
 use alloc::string::String;
 use core::sync::atomic::Ordering::Acquire;
+use vfs::disk_number::MAJOR;
+use vfs::disk_number::MINORS;
+use vfs::disk_number::MOST;
+use vfs::disk_number::letter;
 
 fn disks() -> impl Iterator<Item = (u64, &'static DeviceInfo)> {
     (0..MOST).map_while(|number| disk::find(number).map(|(_, info)| (number, info)))

@@ -7,10 +7,10 @@
 use super::{remote_read, reopen};
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::scm_rights;
-use crate::errno::{Errno, Result};
-use crate::process::remote_request;
-use crate::vfs::inode::Status;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
+use unix_core::process::remote_request;
+use vfs::inode::Status;
 
 /// A descriptor of another process, and the text of its link.
 pub(super) struct ForeignDescriptor {

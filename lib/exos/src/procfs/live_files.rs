@@ -4,16 +4,16 @@
 //! which the server permits as those of `process_vm_readv`.
 
 use super::process_memory::{read_memory, write_memory};
-use crate::address_map::{PAGE_SIZE, PROGRAM_END};
 use crate::descriptor::object::InPlace;
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::hw::usercopy;
-use crate::process::remote_request;
-use crate::vm::page_record::{FROM_FILE, SHARED, page_of};
 use alloc::vec::Vec;
+use linux_abi::address_map::{PAGE_SIZE, PROGRAM_END};
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::{PageNumber, exposed};
+use unix_core::process::remote_request;
+use vm::page_record::{FROM_FILE, SHARED, page_of};
 
 /// Entries of `pagemap` that are asked for at once.
 const ENTRIES_AT_ONCE: u64 = 8192;

@@ -4,15 +4,15 @@
 //! reads the kernel's exposed structures.
 
 use super::{DIRECTORY, Entry, FILE, other_entry};
-use crate::errno::Errno;
-use crate::init::stored_gzip;
-use crate::vfs::initramfs::device;
 use abi::exposed::CpuInfo;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use linux_abi::errno::Errno;
 use runtime::exposed;
+use unix_core::session::stored_gzip;
+use vfs::initramfs::device;
 
 /// Contents of a file.
 enum Contents {

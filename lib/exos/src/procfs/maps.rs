@@ -1,15 +1,15 @@
 //! `/proc/self/maps`: the areas of the program's memory.
 
-use crate::address_map::STACK_TOP;
 use crate::hw::current::process;
 use crate::loader::vdso;
-use crate::server::handle::node_of;
-use crate::vm::address_space::AddressSpace;
-use crate::vm::vma::{Backing, Protection, Vma};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use linux_abi::address_map::STACK_TOP;
+use vfs::handle::node_of;
+use vm::address_space::AddressSpace;
+use vm::vma::{Backing, Protection, Vma};
 
 /// Column of the names.
 const NAMES: usize = 73;

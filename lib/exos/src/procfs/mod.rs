@@ -32,22 +32,22 @@ pub(crate) use writable::write;
 
 use crate::descriptor::object::{InPlace, Listing, Object, Text};
 use crate::descriptor::open_file::OpenFile;
-use crate::errno::{Errno, Result};
 use crate::hw::current::{process, thread};
 use crate::pipe::Side;
-use crate::process::fs_context;
-use crate::process::prctl_state::Attributes;
 use crate::process_table::ProcessInfo;
 use crate::syscalls::proc_links::Last;
-use crate::vfs::inode::Status;
-use crate::vfs::superblock::PROC_VOLUME;
-use unix_core::procfs::net_settings;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use unix_core::process::fs_context;
+use unix_core::process::prctl_state::Attributes;
+use unix_core::procfs::net_settings;
+use vfs::inode::Status;
+use vfs::superblock::PROC_VOLUME;
 
 /// What lies behind a path below `/proc`.
 enum Entry {

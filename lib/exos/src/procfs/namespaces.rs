@@ -2,9 +2,9 @@
 //! of Linux's first of that kind.
 
 use super::{Entry, LINK, named};
-use crate::errno::{Errno, Result};
 use alloc::format;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
 
 /// Names in the folder, kinds, and numbers.
 const ALL: [(&str, &str, u64); 10] = [

@@ -2,11 +2,11 @@
 //! the sockets of the Internet, and of the Unix-domain sockets those that have names.
 
 use super::net_card;
-use unix_core::procfs::net_counters::{self, Sockets};
 use crate::hw::current::process;
-use crate::server::protocol::Listed;
 use alloc::format;
 use alloc::string::String;
+use unix_core::procfs::net_counters::{self, Sockets};
+use unix_core::server::protocol::Listed;
 
 /// The files.
 pub(super) const FILES: [&str; 24] = [

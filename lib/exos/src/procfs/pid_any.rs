@@ -2,19 +2,19 @@
 //! record of its environment, where it cannot lie.
 
 use super::smaps;
-use crate::address_map::{PAGE_SIZE, STACK_TOP};
 use crate::hw::current::process;
-use crate::process::capabilities::{ALL, Capabilities};
-use crate::process::exit_status::Change;
 use crate::process_table::{ProcessInfo, is_runnable};
 use crate::terminal;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
+use linux_abi::address_map::{PAGE_SIZE, STACK_TOP};
 use runtime::address_space::Access;
 use runtime::window::Window;
 use runtime::{EnvironmentId, PageNumber, exposed};
+use unix_core::process::capabilities::{ALL, Capabilities};
+use unix_core::process::exit_status::Change;
 
 /// The files.
 pub(super) const FILES: [&str; 5] = ["cmdline", "comm", "stat", "statm", "status"];

@@ -3,16 +3,16 @@
 //! A fixed text is what Linux writes for a process that does not use the facility.
 
 use super::{DIRECTORY, Entry, FILE, LINK, maps, mountinfo, named, reachable};
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
-use crate::signal::frame::Information;
-use crate::signal::timer::{Clock, Created};
 use alloc::format;
 use alloc::string::String;
 use core::sync::atomic::Ordering::Relaxed;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::{EnvironmentId, exposed};
 use unix_core::procfs::mounts;
+use unix_core::signal::frame::Information;
+use unix_core::signal::timer::{Clock, Created};
 
 /// Name, permissions, and function that makes the text.
 const FILES: [(&str, u32, fn() -> String); 16] = [

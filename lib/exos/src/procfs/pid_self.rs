@@ -5,14 +5,14 @@ use super::{
     read_descriptor, smaps, writable,
 };
 use crate::descriptor::object::Object;
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::hw::usercopy;
-use crate::process::rlimits::UNLIMITED;
-use crate::vfs::mount::FIRST_TOLD;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
+use unix_core::process::rlimits::UNLIMITED;
+use vfs::mount::FIRST_TOLD;
 
 /// Files that only the process itself can make, in addition to those of any process.
 const OWN_FILES: [&str; 21] = [

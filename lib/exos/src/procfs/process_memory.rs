@@ -2,14 +2,14 @@
 //!
 //! The library of the process that has the memory copies it, as an answer to a request that the server permits.
 
-use crate::address_map::{PAGE_MASK, PAGE_SIZE};
 use crate::budget;
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::hw::usercopy;
-use crate::process::remote_request;
-use crate::vm::vma::{Backing, Protection};
 use alloc::vec::Vec;
+use linux_abi::address_map::{PAGE_MASK, PAGE_SIZE};
+use linux_abi::errno::{Errno, Result};
+use unix_core::process::remote_request;
+use vm::vma::{Backing, Protection};
 
 /// Bytes that one request carries, or one answer.
 pub(crate) const AT_ONCE: u64 = remote_request::MOST_STORED;

@@ -5,17 +5,17 @@
 //! cannot be read. What an answer says was written by a stranger, and is believed as far as any file of his.
 
 use super::{Entry, ForeignDescriptor, own_entry, read_descriptor};
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
-use crate::process::remote_request;
 use crate::server::client;
-use crate::server::protocol::{NO_LONGER_WANTED, Request, WINDOW_BYTES};
 use crate::signal;
 use crate::wait;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Acquire;
+use linux_abi::errno::{Errno, Result};
 use runtime::predicate::{Operator, clock, word};
+use unix_core::process::remote_request;
+use unix_core::server::protocol::{NO_LONGER_WANTED, Request, WINDOW_BYTES};
 
 /// Nanoseconds that an answer may take.
 const PATIENCE: u64 = 1_000_000_000;

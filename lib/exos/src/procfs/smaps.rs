@@ -2,15 +2,15 @@
 //! Proportions are of those who map a page as far as the kernel counts them.
 
 use super::maps;
-use crate::address_map::{PAGE_SIZE, STACK_TOP};
 use crate::hw::current::process;
-use crate::vm::address_space::AddressSpace;
-use crate::vm::page_record::{FROM_FILE, SHARED, page_of};
-use crate::vm::vma::{Backing, Protection, Vma};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use linux_abi::address_map::{PAGE_SIZE, STACK_TOP};
 use runtime::{PageNumber, exposed};
+use vm::address_space::AddressSpace;
+use vm::page_record::{FROM_FILE, SHARED, page_of};
+use vm::vma::{Backing, Protection, Vma};
 
 /// Bytes of pages that are there, by who else has them.
 #[derive(Clone, Copy, Debug, Default)]

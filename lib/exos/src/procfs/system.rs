@@ -1,21 +1,22 @@
 //! Files of `/proc` that tell of the whole machine.
 
 use super::{cpuinfo, disks, mountinfo, net};
-use crate::address_map::LEAST_ADDRESS;
 use crate::hw::current::process;
 use crate::hw::entropy;
-use crate::init::{loadavg, status_page};
-use crate::ipc::posix_mq;
-use crate::server::protocol::Listed;
-use crate::vfs::initramfs::device;
-use crate::vfs::inotify::{MOST_EVENTS, MOST_WATCHES};
-use crate::vfs::mount_table::Kind;
 use alloc::format;
 use alloc::string::String;
 use core::fmt::Write;
 use core::sync::atomic::Ordering::Relaxed;
+use linux_abi::address_map::LEAST_ADDRESS;
 use runtime::{clock, exposed};
+use unix_core::ipc::posix_mq;
 use unix_core::procfs::mounts;
+use unix_core::server::protocol::Listed;
+use unix_core::session::loadavg;
+use unix_core::session::status_page;
+use vfs::initramfs::device;
+use vfs::inotify::{MOST_EVENTS, MOST_WATCHES};
+use vfs::mount_table::Kind;
 
 /// The files, without folders.
 pub(super) const FILES: [&str; 13] = [
@@ -144,11 +145,11 @@ pub(super) fn text(parts: &[&str]) -> Option<String> {
         ["sys", "vm", "mmap_min_addr"] => format!("{LEAST_ADDRESS}\n"),
         ["sys", "kernel", name] if crate::syscalls::ipc_limit(name).is_some() => crate::syscalls::ipc_limit(name)?,
         ["sys", "fs", "mqueue", name] => queue_limit(name)?,
-        ["sys", "vm", "max_map_count"] => format!("{}\n", crate::vm::address_space::MOST_AREAS),
+        ["sys", "vm", "max_map_count"] => format!("{}\n", vm::address_space::MOST_AREAS),
         ["sys", "fs", "file-max"] => String::from("1048576\n"),
         // No user has a limit of its own.
         ["sys", "fs", "pipe-user-pages-hard" | "pipe-user-pages-soft"] => String::from("0\n"),
-        ["sys", "fs", "pipe-max-size"] => format!("{}\n", crate::pipe::ring::MOST),
+        ["sys", "fs", "pipe-max-size"] => format!("{}\n", unix_core::pipe::ring::MOST),
         _ => return None,
     })
 }

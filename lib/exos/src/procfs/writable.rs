@@ -3,13 +3,13 @@
 //!
 //! A process's own files only: what another process writes there is refused.
 
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::hw::usercopy;
 use crate::process::thread::Thread;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 
 /// Bytes of a name.

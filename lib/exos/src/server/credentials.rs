@@ -4,30 +4,30 @@
 
 use super::dispatch::{Answer, Client, FileServer, NOTHING};
 use super::main_loop::{OWN_KEY, Server};
-use super::protocol::{NO_NEW_PRIVILEGES, WINDOW_BYTES};
 use crate::budget::{left_in_bank, spare_of};
-use crate::errno::{Errno, Result};
-use crate::init::pid_map::{PAIRS, PidMap};
-use crate::init::status_page;
-use crate::process::credentials::{Change, FIRST_APART};
 use crate::process::environment::SESSION_SLOT;
-use crate::process::supplementary_groups::{self, Groups};
 use crate::process_table::{ProcessInfo, ProcessTable};
-use crate::signal::frame::Information;
-use crate::signal::set::COUNT;
 use abi::budget::{Figure, Resource};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::transfer::Message;
 use runtime::{EnvironmentId, PageNumber, clock, exposed, syscall};
+use unix_core::process::credentials::{Change, FIRST_APART};
+use unix_core::server::protocol::{NO_NEW_PRIVILEGES, WINDOW_BYTES};
+use unix_core::session::pid_map::{PAIRS, PidMap};
+use unix_core::session::status_page;
+use unix_core::signal::frame::Information;
+use unix_core::signal::set::COUNT;
+use vfs::supplementary_groups::{self, Groups};
 
 /// The part of the unused budget that is for user 0 alone.
 pub(super) const ROOT_RESERVE: u64 = 32;
 
 impl Server {
-    /// See [`super::protocol::Request::SetIdentity`]. Keys that the caller may not have any more are gone when this
-    /// answers.
+    /// See [`unix_core::server::protocol::Request::SetIdentity`]. Keys that the caller may not have any more are
+    /// gone when this answers.
     pub(super) fn set_identity(&mut self, caller: u64, message: &Message) -> Result<()> {
         let [_, which, change, two, third, keeps] = *message;
         let change = Change::from_word(change).ok_or(Errno::EINVAL)?;
@@ -77,7 +77,7 @@ impl Server {
         [process].into_iter().chain(threads.map(|(thread, _)| *thread)).map(EnvironmentId).collect()
     }
 
-    /// See [`super::protocol::Request::ListsForUser`].
+    /// See [`unix_core::server::protocol::Request::ListsForUser`].
     pub(super) fn admit(&mut self, caller: u64, message: &mut Message) -> Result<()> {
         let principal = message[1];
         let identity = &self.server.clients.get(&caller).ok_or(Errno::EPERM)?.credentials;
@@ -94,8 +94,9 @@ impl Server {
         Ok(())
     }
 
-    /// See [`super::protocol::Request::Reowning`]. A process that takes a page over reads the page's access list, and
-    /// puts the page under a list that names itself as well. If two processes did so at a time, one would be lost.
+    /// See [`unix_core::server::protocol::Request::Reowning`]. A process that takes a page over reads the page's
+    /// access list, and puts the page under a list that names itself as well. If two processes did so at a time,
+    /// one would be lost.
     pub(super) fn note_taking_over(&mut self, caller: u64, message: &mut Message) -> Result<()> {
         const MOST: u64 = 1_000_000_000;
         let (begins, now) = (message[1] != 0, clock::now());
@@ -116,7 +117,8 @@ impl Server {
         Ok(())
     }
 
-    /// See [`super::protocol::Request::DrawBudget`]. A part stays for user 0, so that user 0 can always end a shortage.
+    /// See [`unix_core::server::protocol::Request::DrawBudget`]. A part stays for user 0, so that user 0 can
+    /// always end a shortage.
     pub(super) fn draw(&mut self, caller: EnvironmentId, message: &Message) -> Result<()> {
         let [_, to, resource, amount, at_end, _] = *message;
         let resource = Resource::ALL.into_iter().find(|known| *known as u64 == resource).ok_or(Errno::EINVAL)?;
@@ -138,7 +140,7 @@ impl Server {
         Ok(syscall::budget_move(SESSION_SLOT, bank, EnvironmentId(to), resource as u64, figure, amount)?)
     }
 
-    /// See [`super::protocol::Request::Signal`].
+    /// See [`unix_core::server::protocol::Request::Signal`].
     pub(super) fn signal(&mut self, caller: u64, message: &Message) -> Result<()> {
         let [_, target, signal, code, value, _] = *message;
         let sender = &self.server.clients.get(&caller).ok_or(Errno::EPERM)?.credentials;
@@ -180,7 +182,7 @@ impl Server {
         crate::wait::kick_idle();
     }
 
-    /// See [`super::protocol::Request::Submit`].
+    /// See [`unix_core::server::protocol::Request::Submit`].
     pub(super) fn ask(&mut self, caller: u64, message: &mut Message) -> Result<()> {
         let sight = self.sight();
         let other = sight.find(message[1]).ok_or(Errno::ESRCH)?;
@@ -196,7 +198,8 @@ impl Server {
         self.server.submit(caller, asked.environment, (path.into(), true), || sight.tell_of_question(asked)).map(drop)
     }
 
-    /// See [`super::protocol::Request::NotifyParent`]. The parent is who made the process, by the kernel's word.
+    /// See [`unix_core::server::protocol::Request::NotifyParent`]. The parent is who made the process, by the
+    /// kernel's word.
     pub(super) fn tell_parent(&mut self, caller: u64, message: &Message) -> Result<()> {
         let [_, signal, code, value, ..] = *message;
         let creator = exposed::environment(EnvironmentId(caller)).ok_or(Errno::ESRCH)?.creator.load(Acquire);
@@ -213,7 +216,7 @@ impl Server {
 }
 
 impl FileServer {
-    /// See [`super::protocol::Request::SetGroups`].
+    /// See [`unix_core::server::protocol::Request::SetGroups`].
     pub(super) fn set_groups(&mut self, caller: u64, first: u64, count: u64, is_last: bool) -> Result<Answer> {
         let bytes = self.bytes(caller, count.saturating_mul(4))?;
         let groups = bytes.as_chunks::<4>().0.iter().map(|four| u32::from_le_bytes(*four));
@@ -230,7 +233,7 @@ impl FileServer {
         Ok(NOTHING)
     }
 
-    /// See [`super::protocol::Request::Groups`].
+    /// See [`unix_core::server::protocol::Request::Groups`].
     pub(super) fn groups(&self, caller: u64, first: u64) -> Result<Answer> {
         let groups = self.clients.get(&caller).ok_or(Errno::EPERM)?.credentials.groups.all();
         let left = groups.get(first as usize..).unwrap_or_default();

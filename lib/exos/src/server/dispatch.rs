@@ -1,38 +1,38 @@
 //! The server's side: one call at a time, each finished before the next, nothing believed.
 
-use super::handle::{Handle, node_of, right, unmapped};
 use super::internet_sockets::Internet;
 use super::name_ops::without_slashes;
 use super::principals::{self, Principals};
 use super::process_requests::RequestQueue;
-use super::protocol::{self, ELSEWHERE, EMPTY_PATH, FOLLOW, REAL, Request, WINDOW_BYTES};
 use super::pty::PseudoTerminal;
 use super::socket_names::NamedSocket;
 use super::sysv_ipc::Ipc;
 use crate::disk::raw::RawDisks;
-use crate::errno::{Errno, Result};
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::hw::page_store::PageStore;
 use crate::hw::usercopy::Path;
-use crate::process::credentials::Credentials;
-use crate::vfs::dcache::{Dcache, word_of};
-use crate::vfs::file_data::PageStorage;
-use crate::vfs::file_lock::Locks;
-use crate::vfs::id_map::NumberMap;
-use crate::vfs::inode::NodeId;
-use crate::vfs::mount_table::{FIRST, Location};
-use crate::vfs::namespace::{FileTree, Fresh, FsCredentials, ROOT, access};
-use crate::vfs::path_walk::{PATH_BYTES, PathWalk, WalkResult};
-use crate::vfs::persistent::FIRST_DISK_VOLUME;
 use crate::wire::requests::Wire;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::PageNumber;
 use runtime::transfer::Message;
+use unix_core::process::credentials::Credentials;
+use unix_core::server::protocol::{self, ELSEWHERE, EMPTY_PATH, FOLLOW, REAL, Request, WINDOW_BYTES};
+use vfs::dcache::{Dcache, word_of};
+use vfs::file_data::PageStorage;
+use vfs::file_lock::Locks;
+use vfs::handle::{Handle, node_of, right, unmapped};
+use vfs::id_map::NumberMap;
+use vfs::inode::NodeId;
+use vfs::mount_table::{FIRST, Location};
+use vfs::namespace::{FileTree, Fresh, FsCredentials, ROOT, access};
+use vfs::path_walk::{PATH_BYTES, PathWalk, WalkResult};
+use vfs::persistent::FIRST_DISK_VOLUME;
 
 /// A process, as the server knows it.
 #[derive(Debug)]
@@ -401,7 +401,7 @@ impl FileServer {
                 self.check_at_rest(at.node)
             }
             linux::S_IFCHR | linux::S_IFBLK if self.tree.flags_at(at) & linux::MS_NODEV != 0 => Err(Errno::EACCES),
-            linux::S_IFBLK if write != 0 => match crate::disk::number_of(node.device) {
+            linux::S_IFBLK if write != 0 => match vfs::disk_number::number_of(node.device) {
                 Some(number) => self.tree.take_raw(FIRST_DISK_VOLUME + number as u32),
                 None => Ok(()),
             },

@@ -5,18 +5,18 @@
 //! interpreter: a fresh environment runs it (`setuid_exec`).
 
 use super::dispatch::{FileServer, NOTHING, Outcome};
-use super::handle::{Handle, node_of, right};
-use super::protocol;
-use crate::errno::{Errno, Result};
-use crate::loader::elf::HEAD;
-use crate::vfs::inode::NodeId;
-use crate::vfs::mount_table::Location;
-use crate::vfs::namespace::{FsCredentials, ROOT, access};
-use crate::vfs::path_walk::{PATH_BYTES, WalkResult};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use program::elf::HEAD;
 use runtime::{EnvironmentId, exposed};
+use unix_core::server::protocol;
+use vfs::handle::{Handle, node_of, right};
+use vfs::inode::NodeId;
+use vfs::mount_table::Location;
+use vfs::namespace::{FsCredentials, ROOT, access};
+use vfs::path_walk::{PATH_BYTES, WalkResult};
 
 /// What a program begins with, and a script.
 const ELF: &[u8] = b"\x7fELF";

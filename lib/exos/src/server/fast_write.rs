@@ -5,10 +5,10 @@
 //! slow path, without having changed anything.
 
 use super::dispatch::FileServer;
-use super::handle::Handle;
-use super::protocol::APPEND;
-use crate::vfs::dcache::Dcache;
 use runtime::transfer::Message;
+use unix_core::server::protocol::APPEND;
+use vfs::dcache::Dcache;
+use vfs::handle::Handle;
 
 impl FileServer {
     /// The answer to `Operation::Write`, where it is so short and usual. `tree.now` is the time.

@@ -4,12 +4,12 @@
 
 use super::dispatch::{Answer, FileServer};
 use super::page_acl::Access;
-use super::protocol;
-use crate::errno::{Errno, Result};
-use crate::vfs::inode::NodeId;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
+use linux_abi::errno::{Errno, Result};
+use unix_core::server::protocol;
+use vfs::inode::NodeId;
 
 impl FileServer {
     pub(super) fn working_set(&mut self, caller: u64, id: NodeId, first: u64, end: u64) -> Result<Answer> {

@@ -7,17 +7,17 @@
 //! others can only spend the token early, never impersonate its sender.
 
 use super::dispatch::{Answer, FileServer, NOTHING};
-use super::handle::Handle;
 use super::main_loop::Server;
-use super::protocol::TokenKind;
 use super::socket_names::NamedSocket;
 use super::unaccepted::PendingData;
-use crate::errno::{Errno, Result};
 use crate::hw;
-use crate::process::ucred::Ucred;
 use alloc::collections::{BTreeMap, VecDeque};
+use linux_abi::errno::{Errno, Result};
 use runtime::transfer::Message;
 use runtime::{PageNumber, clock, exposed};
+use unix_core::process::ucred::Ucred;
+use unix_core::server::protocol::TokenKind;
+use vfs::handle::Handle;
 
 /// Statements of one principal that wait to be redeemed, at most: more makes it lose the older half.
 const MOST: usize = 4096;
@@ -87,7 +87,7 @@ pub(super) fn secret() -> u64 {
 }
 
 impl Server {
-    /// See [`super::protocol::Request::IssueToken`].
+    /// See [`unix_core::server::protocol::Request::IssueToken`].
     pub(super) fn vouch(&mut self, caller: u64, message: &mut Message) -> Result<()> {
         let [_, kind, process, numbers, ..] = *message;
         let kind = TokenKind::from_word(kind).ok_or(Errno::EINVAL)?;
@@ -115,7 +115,7 @@ impl Server {
         client.is_some_and(|client| [client.credentials.user.real, client.credentials.user.effective].contains(&user))
     }
 
-    /// See [`super::protocol::Request::RedeemToken`].
+    /// See [`unix_core::server::protocol::Request::RedeemToken`].
     pub(super) fn redeem(&mut self, message: &mut Message) -> Result<()> {
         let [_, number, kind, first, second, _] = *message;
         let kind = TokenKind::from_word(kind).ok_or(Errno::EINVAL)?;

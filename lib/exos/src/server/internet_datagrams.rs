@@ -5,10 +5,7 @@
 
 use super::dispatch::{Answer, FileServer, NOTHING};
 use super::internet_sockets::{ECHO_V4, ECHO_V6, Internet, InternetSocket};
-use super::protocol::WINDOW_BYTES;
 use super::wire_sockets::DATAGRAMS;
-use crate::errno::{Errno, Result};
-use crate::vfs::inode::NodeId;
 use crate::wait;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
@@ -20,6 +17,9 @@ use internet::option::{self, Sort, place};
 use internet::page::{self, RING, state};
 use internet::port_table::Protocol;
 use internet::ring::{Ring, advance};
+use linux_abi::errno::{Errno, Result};
+use unix_core::server::protocol::WINDOW_BYTES;
+use vfs::inode::NodeId;
 
 /// Bytes of a request of `Send`, the bit that says that more come, and the one that there is an address.
 const LENGTH_BITS: u32 = 16;
@@ -52,7 +52,7 @@ impl FileServer {
         Ok(NOTHING)
     }
 
-    /// See [`super::protocol::InternetRequest::Send`].
+    /// See [`unix_core::server::protocol::InternetRequest::Send`].
     pub(super) fn send_datagram(&mut self, caller: u64, node: NodeId, to: Endpoint, more: u64) -> Result<Answer> {
         let length = more & ((1 << LENGTH_BITS) - 1);
         if length > WINDOW_BYTES {
@@ -282,7 +282,7 @@ impl FileServer {
         self.socket_of(node).map_or(0, |socket| socket.page.words()[page::READER].load(Acquire))
     }
 
-    /// See [`super::protocol::InternetRequest::Receive`].
+    /// See [`unix_core::server::protocol::InternetRequest::Receive`].
     pub(super) fn receive_datagram(
         &mut self,
         caller: u64,

@@ -10,16 +10,10 @@
 //! - A page that comes from the pool is clear, and mapped by the server alone.
 
 use super::dispatch::{Answer, FileServer, NOTHING};
-use super::handle::{Handle, node_of};
 use super::page_acl::{Access, put_under};
 use super::principals::ANY_WINDOW;
-use super::protocol::{InternetRequest, Listed};
 use super::wire_sockets::Queue;
-use crate::errno::{Errno, Result};
 use crate::hw::mapping::{Mapping, PAGE_WORDS};
-use crate::vfs::inode::NodeId;
-use crate::vfs::mount_table::Location;
-use crate::vfs::namespace::{Fresh, FsCredentials as Credentials, ROOT};
 use crate::wait;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -35,8 +29,14 @@ use internet::option::{self, Sort, Store, place};
 use internet::page::{self, GENERATION, OPTIONS, done, state};
 use internet::port_table::{Binding, PortTable, Protocol, UNPRIVILEGED, check_address};
 use internet::ring::{FINISHED, LARGE, RESET, Ring};
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::{PageNumber, clock, exposed};
+use unix_core::server::protocol::{InternetRequest, Listed};
+use vfs::handle::{Handle, node_of};
+use vfs::inode::NodeId;
+use vfs::mount_table::Location;
+use vfs::namespace::{Fresh, FsCredentials as Credentials, ROOT};
 
 /// Pages that are allocated and mapped together.
 const RUN: usize = 16;
@@ -287,7 +287,7 @@ impl FileServer {
         Ok(node)
     }
 
-    /// See [`super::protocol::Request::MakeInternetSocket`].
+    /// See [`unix_core::server::protocol::Request::MakeInternetSocket`].
     pub(super) fn make_internet_socket(
         &mut self,
         caller: u64,

@@ -1,30 +1,18 @@
 //! The environment that the server runs in: made by the session, entered by control transfer, one call at a time.
 
-use super::condemned::Condemned;
 use super::credentials::ROOT_RESERVE;
 use super::dispatch::{Client, FileServer};
-use super::handle::Handle;
 use super::identity_tokens::TokenTable;
 use super::orphaned_pages::HandedOffPages;
 use super::page_quota::PageQuota;
 use super::principals::{self, Principals};
-use super::protocol::{self, Request, WINDOW_BYTES, WINDOW_PAGES};
 use super::setuid_exec::PendingExecs;
 use super::sysv_ipc::Ipc;
 use crate::budget::spare_of;
-use crate::errno::{Errno, Result};
 use crate::hw::current::service_state;
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::hw::page_store::PageStore;
 use crate::hw::{card, disk, entropy};
-use crate::ipc::shared_futex::SharedFutexes;
-use crate::vfs::cpu_cache::caches;
-use crate::vfs::dcache::{self, Changes};
-use crate::vfs::file_lock::{Locks, Owner};
-use crate::vfs::id_map::NumberMap;
-use crate::vfs::mount_table::Location;
-use crate::vfs::namespace::{FileTree, ROOT};
-use crate::vfs::sysfs::Disk;
 use abi::budget::Resource;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -32,10 +20,22 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use linux_abi::errno::{Errno, Result};
 use runtime::lock::Lock;
 use runtime::page::Allocator;
 use runtime::transfer::Message;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, area, clock, exposed};
+use unix_core::ipc::shared_futex::SharedFutexes;
+use unix_core::server::condemned::Condemned;
+use unix_core::server::protocol::{self, Request, WINDOW_BYTES, WINDOW_PAGES};
+use vfs::cpu_cache::caches;
+use vfs::dcache::{self, Changes};
+use vfs::file_lock::{Locks, Owner};
+use vfs::handle::Handle;
+use vfs::id_map::NumberMap;
+use vfs::mount_table::Location;
+use vfs::namespace::{FileTree, ROOT};
+use vfs::sysfs::Disk;
 
 /// All that the server keeps.
 #[derive(Debug)]
@@ -354,7 +354,7 @@ fn disks() -> Vec<Disk> {
         disk::find(number)?;
         Some(Disk { bytes: disk::capacity(number), read_only: disk::is_read_only(number) })
     };
-    (0..crate::disk::MOST).map_while(record).collect()
+    (0..vfs::disk_number::MOST).map_while(record).collect()
 }
 
 /// The page that tells clients of changes: they may read it.

@@ -1,17 +1,17 @@
 //! The mount table at the server: who may change it, and what changes for whom.
 
 use super::dispatch::{Answer, Client, FileServer, NOTHING, Outcome};
-use super::protocol::{MOUNTS, WINDOW_BYTES};
-use crate::address_map::PAGE_SIZE;
-use crate::errno::{Errno, Result};
-use crate::vfs::file_data::PageStorage;
-use crate::vfs::mount::{Request, are_unmount_flags, follows};
-use crate::vfs::mount_table::{Kind, Location};
-use crate::vfs::namespace::FsCredentials;
-use crate::vfs::path_walk::WalkResult;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
+use linux_abi::address_map::PAGE_SIZE;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use unix_core::server::protocol::{MOUNTS, WINDOW_BYTES};
+use vfs::file_data::PageStorage;
+use vfs::mount::{Request, are_unmount_flags, follows};
+use vfs::mount_table::{Kind, Location};
+use vfs::namespace::FsCredentials;
+use vfs::path_walk::WalkResult;
 
 /// What `mount` takes for one of its other calls, in the order in which it looks.
 const CHANGES: u32 = linux::MS_SHARED | linux::MS_PRIVATE | linux::MS_SLAVE | linux::MS_UNBINDABLE;

@@ -2,17 +2,17 @@
 //! are, who may use them and when they were used.
 
 use super::dispatch::{FileServer, NOTHING, Outcome, plain};
-use super::protocol::{self, AttributeRequest, DIRECTORY, EMPTY_PATH, FOLLOW, WINDOW_BYTES};
-use crate::errno::{Errno, Result};
-use crate::process::supplementary_groups::Groups;
-use crate::vfs::extended_attribute::{MOST_BYTES, NAME_BYTES};
-use crate::vfs::inode::{Inode, NodeId};
-use crate::vfs::mount_table::Location;
-use crate::vfs::namespace::{Fresh, FsCredentials, access};
-use crate::vfs::path_walk::WalkResult;
 use alloc::vec;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use unix_core::server::protocol::{self, AttributeRequest, DIRECTORY, EMPTY_PATH, FOLLOW, WINDOW_BYTES};
+use vfs::extended_attribute::{MOST_BYTES, NAME_BYTES};
+use vfs::inode::{Inode, NodeId};
+use vfs::mount_table::Location;
+use vfs::namespace::{Fresh, FsCredentials, access};
+use vfs::path_walk::WalkResult;
+use vfs::supplementary_groups::Groups;
 
 impl FileServer {
     pub(super) fn set_mode(&mut self, who: FsCredentials, at: Location, mode: u32) -> Result<Outcome> {
@@ -121,7 +121,7 @@ impl FileServer {
 
     pub(super) fn read_link(&mut self, caller: u64, id: NodeId) -> Result<Outcome> {
         let target = match &self.tree.node(id)?.body {
-            crate::vfs::inode::Body::Link(target) => target.to_vec(),
+            vfs::inode::Body::Link(target) => target.to_vec(),
             _ => return Err(Errno::EINVAL),
         };
         Ok([self.put(caller, &target)?, 0, 0, 0, 0].into())

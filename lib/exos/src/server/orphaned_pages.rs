@@ -16,17 +16,17 @@
 use super::client::Client;
 use super::main_loop::{OWN_KEY, Server};
 use super::principals::{self, with_key_of};
-use super::protocol::{Request, WINDOW_BYTES};
 use crate::descriptor::open_file::is_referred_to_at;
-use crate::errno::{Errno, Result};
 use crate::process::environment::SESSION_SLOT;
 use crate::procfs::total_pages;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use linux_abi::errno::{Errno, Result};
 use runtime::page::PageKind;
 use runtime::transfer::Message;
 use runtime::{EnvironmentId, PageNumber, area, exposed, syscall};
+use unix_core::server::protocol::{Request, WINDOW_BYTES};
 
 /// Pages that one principal may leave for what is on its way.
 const MOST_ON_THEIR_WAY: usize = 4096;

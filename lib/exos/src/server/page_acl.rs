@@ -10,27 +10,27 @@
 //! still read it.
 
 use super::dispatch::{Client, FileServer};
-use super::handle::{Handle, node_of, right};
 use super::main_loop::OWN_KEY;
 use super::principals::{FIRST_SHARER_ENTRY, READ_WRITE, with_key_of};
-use crate::errno::{Errno, Result};
 use crate::process::environment::SESSION_SLOT;
-use crate::vfs::inode::NodeId;
-use crate::vfs::namespace::access;
 use abi::capability::Rights;
 use abi::limits::ACCESS_LIST_ENTRIES;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::page::{self, Allocator};
 use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed, syscall};
+use vfs::handle::{Handle, node_of, right};
+use vfs::inode::NodeId;
+use vfs::namespace::access;
 
 /// Principals in ascending order, user 0 first, and what each may do. In addition, the server may do everything.
-pub type PageAcl = BTreeMap<u64, Access>;
+pub(super) type PageAcl = BTreeMap<u64, Access>;
 
 /// What a principal may do with a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Access {
+pub(super) enum Access {
     /// Read it.
     Read,
     /// Read and write it.
@@ -51,7 +51,7 @@ impl Access {
 
 /// The lists of the audiences that there are.
 #[derive(Debug)]
-pub struct PageAcls {
+pub(super) struct PageAcls {
     /// That of what only user 0 reads.
     of_zero: PageNumber,
     /// That of what everybody reads.
@@ -63,18 +63,18 @@ pub struct PageAcls {
 
 impl PageAcls {
     /// None but these two.
-    pub fn new(of_zero: PageNumber, of_all: PageNumber) -> Self {
+    pub(super) fn new(of_zero: PageNumber, of_all: PageNumber) -> Self {
         let lists = BTreeMap::from([(of_zero.0, PageAcl::from([(0, Access::Read)]))]);
         Self { of_zero, of_all, lists, told: BTreeSet::new() }
     }
 
     /// Where pages come from that only user 0 reads.
-    pub const fn for_zero(&self) -> Allocator {
+    pub(super) const fn for_zero(&self) -> Allocator {
         Allocator { key: OWN_KEY, list: self.of_zero }
     }
 
     /// The principals that may use pages under a list, if that is one for several.
-    pub fn of(&self, list: PageNumber) -> Option<&PageAcl> {
+    pub(super) fn of(&self, list: PageNumber) -> Option<&PageAcl> {
         self.lists.get(&list.0)
     }
 
@@ -82,7 +82,7 @@ impl PageAcls {
     ///
     /// # Errors
     /// `EAGAIN` where it is too large, or there is no page for a list.
-    pub fn list_for(&mut self, audience: PageAcl) -> Result<PageNumber> {
+    pub(super) fn list_for(&mut self, audience: PageAcl) -> Result<PageNumber> {
         if let Some((list, _)) = self.lists.iter().find(|(_, known)| **known == audience) {
             return Ok(PageNumber(*list));
         }
@@ -92,7 +92,7 @@ impl PageAcls {
             return Err(Errno::EAGAIN);
         }
         let list = Allocator::own().allocate()?;
-        name_all(list, &audience).inspect_err(|_| drop(Allocator::own().free(list)))?;
+        name_all(list, &audience).inspect_err(|_| _ = Allocator::own().free(list))?;
         self.lists.insert(list.0, audience);
         Ok(list)
     }

@@ -11,17 +11,17 @@
 
 use super::main_loop::OWN_KEY;
 use super::page_acl::{Access, PageAcl, PageAcls};
-use crate::errno::{Errno, Result};
-use crate::process::credentials::FIRST_APART;
 use crate::process::environment::{BORROWED_SLOT, SESSION_SLOT};
 use abi::capability::Rights;
 use abi::limits::ACCESS_LIST_ENTRIES;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_abi::errno::{Errno, Result};
 use runtime::area::Area;
 use runtime::page::{self, Allocator};
 use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed, key, syscall};
+use unix_core::process::credentials::FIRST_APART;
 
 /// Component behind the session's name, above those of the users.
 const USERS: u64 = 1;

@@ -1,16 +1,16 @@
 //! The server's side of the table of those whom user 0 lets go before others, and the way of a process to it.
 
 use super::main_loop::Server;
-use super::protocol::PRECEDENCES;
-use crate::errno::{Errno, Result};
 use crate::hw::library_image;
-use crate::process::nice_share::Priority;
-use crate::process::prctl_state::Attributes;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Acquire;
+use linux_abi::errno::{Errno, Result};
 use runtime::transfer::Message;
 use runtime::{EnvironmentId, exposed};
+use unix_core::process::nice_share::Priority;
+use unix_core::process::prctl_state::Attributes;
 use unix_core::process::priority_table::PriorityTable;
+use unix_core::server::protocol::PRECEDENCES;
 
 /// The table, as the server shows it.
 pub fn shown() -> PriorityTable<'static> {
@@ -22,7 +22,7 @@ fn within(notice: &[AtomicU64]) -> PriorityTable<'_> {
 }
 
 impl Server {
-    /// See [`crate::server::protocol::Request::SetPriority`].
+    /// See [`unix_core::server::protocol::Request::SetPriority`].
     pub(in crate::server) fn precede(&mut self, caller: u64, message: &Message) -> Result<()> {
         let [_, process, word, ..] = *message;
         let environment = self.succession().environment(process);

@@ -6,13 +6,13 @@
 //! however many come.
 
 use super::dispatch::{Answer, FileServer, NOTHING};
-use super::protocol::{NO_LONGER_WANTED, WINDOW_BYTES};
-use crate::errno::{Errno, Result};
-use crate::process::credentials::{Credentials, ResIds};
-use crate::process::remote_request;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
 use runtime::{EnvironmentId, exposed};
+use unix_core::process::credentials::{Credentials, ResIds};
+use unix_core::process::remote_request;
+use unix_core::server::protocol::{NO_LONGER_WANTED, WINDOW_BYTES};
 
 /// Questions that may be open at a time.
 const MOST: usize = 64;
@@ -53,7 +53,7 @@ struct PendingRequest {
 
 /// Open questions, by their numbers.
 #[derive(Debug, Default)]
-pub struct RequestQueue {
+pub(super) struct RequestQueue {
     open: BTreeMap<u64, PendingRequest>,
     last: u64,
 }
@@ -67,7 +67,7 @@ fn may_look_into(asker: &Credentials, asked: &Credentials) -> bool {
 }
 
 impl FileServer {
-    /// See [`super::protocol::Request::Submit`]; the process that is asked is told with `tell`.
+    /// See [`unix_core::server::protocol::Request::Submit`]; the process that is asked is told with `tell`.
     pub(super) fn ask(
         &mut self,
         caller: u64,
@@ -142,7 +142,7 @@ impl FileServer {
         Ok(())
     }
 
-    /// See [`super::protocol::Request::TakeRequest`].
+    /// See [`unix_core::server::protocol::Request::TakeRequest`].
     pub(super) fn take_question(&mut self, caller: u64, number: u64, offset: u64) -> Result<Answer> {
         let is_next = |question: &PendingRequest| question.asked == caller && question.whole && !question.taken;
         let is_wanted = |(own, question): &(&u64, &mut PendingRequest)| match number {
@@ -157,7 +157,7 @@ impl FileServer {
         Ok([number, self.put(caller, &some)?, whole, 0, 0])
     }
 
-    /// See [`super::protocol::Request::Reply`].
+    /// See [`unix_core::server::protocol::Request::Reply`].
     pub(super) fn answer(&mut self, caller: u64, [number, error, kind, bytes, last]: [u64; 5]) -> Result<Answer> {
         let some = self.bytes(caller, bytes)?;
         let question = self.requests.open.get_mut(&number).filter(|question| question.asked == caller);
@@ -171,7 +171,7 @@ impl FileServer {
         Ok(NOTHING)
     }
 
-    /// See [`super::protocol::Request::TakeReply`].
+    /// See [`unix_core::server::protocol::Request::TakeReply`].
     pub(super) fn take_answer(&mut self, caller: u64, number: u64, offset: u64) -> Result<Answer> {
         let question = self.requests.open.get(&number).filter(|question| question.asker == caller);
         let question = question.ok_or(Errno::ENOENT)?;

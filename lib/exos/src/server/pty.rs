@@ -5,22 +5,22 @@
 //! does.
 
 use super::dispatch::{Answer, FileServer};
-use super::handle::Handle;
 use super::main_loop::OWN_KEY;
 use super::principals::ANY_WINDOW;
-use crate::errno::{Errno, Result};
 use crate::hw::mapping::Mapping;
-use crate::vfs::initramfs::{TERMINALS, device};
-use crate::vfs::inode::NodeId;
-use crate::vfs::mount_table::Location;
-use crate::vfs::namespace::{Fresh, FsCredentials, ROOT};
-use crate::vfs::path_walk::PathWalk;
 use crate::{pipe, terminal};
 use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::PageNumber;
+use vfs::handle::Handle;
+use vfs::initramfs::{TERMINALS, device};
+use vfs::inode::NodeId;
+use vfs::mount_table::Location;
+use vfs::namespace::{Fresh, FsCredentials, ROOT};
+use vfs::path_walk::PathWalk;
 
 /// Pseudo-terminals at a time.
 const MOST: u32 = 256;

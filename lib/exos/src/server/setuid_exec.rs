@@ -11,20 +11,20 @@
 //! environment that the session made for it.
 
 use super::dispatch::Client;
-use super::handle::Handle;
 use super::main_loop::Server;
-use super::protocol::WINDOW_BYTES;
-use crate::errno::{Errno, Result};
-use crate::init::status_page;
-use crate::process::credentials::{Credentials, FIRST_APART, Program};
-use crate::vfs::mount_table::Location;
-use crate::vfs::namespace::access;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::transfer::Message;
 use runtime::{EnvironmentId, exposed};
+use unix_core::process::credentials::{Credentials, FIRST_APART, Program};
+use unix_core::server::protocol::WINDOW_BYTES;
+use unix_core::session::status_page;
+use vfs::handle::Handle;
+use vfs::mount_table::Location;
+use vfs::namespace::access;
 
 /// Processes that may wait for the session at a time.
 const MOST: usize = 32;
@@ -93,7 +93,7 @@ impl Server {
         Ok((client.credentials.clone(), client.credentials.executing(file)))
     }
 
-    /// See [`super::protocol::Request::ExecAs`].
+    /// See [`unix_core::server::protocol::Request::ExecAs`].
     pub(super) fn succeed(&mut self, caller: u64, message: &Message) -> Result<()> {
         let [_, program, bundle, bytes, count, _] = *message;
         let (before, mut after) = self.after(caller, program)?;
@@ -162,7 +162,7 @@ impl Server {
         self.threads.get(&creator).copied().unwrap_or(creator)
     }
 
-    /// See [`super::protocol::Request::SuccessorOf`].
+    /// See [`unix_core::server::protocol::Request::SuccessorOf`].
     pub(super) fn successor(&mut self, caller: u64, message: &mut Message) -> Result<()> {
         message[1] = self.succession().successor(caller).unwrap_or(0);
         let Some(at) = self.pending_execs.open.iter().position(|wish| wish.caller == caller) else {
@@ -202,7 +202,7 @@ impl Server {
         }
     }
 
-    /// See [`super::protocol::Request::AssumeIdentity`].
+    /// See [`unix_core::server::protocol::Request::AssumeIdentity`].
     pub(super) fn raise(&mut self, caller: u64, message: &mut Message) -> Result<()> {
         let at = self.pending_execs.open.iter().position(|wish| wish.made == Some(Ok(caller))).ok_or(Errno::EPERM)?;
         let (after, origin) = (self.pending_execs.open[at].after.clone(), self.pending_execs.open[at].origin);
@@ -224,7 +224,7 @@ impl Server {
         Ok(())
     }
 
-    /// See [`super::protocol::Request::Execute`].
+    /// See [`unix_core::server::protocol::Request::Execute`].
     pub(super) fn execute(&mut self, caller: u64, program: u64) -> Result<()> {
         let (before, after) = self.after(caller, program)?;
         if before.gains(&after) {

@@ -4,14 +4,14 @@
 //! at any time).
 
 use super::main_loop::Server;
-use super::protocol::{FUTEX_WAKES, FUTEX_WAKES_WORDS, Request, wake_of};
-use crate::errno::{Errno, Result};
-use crate::ipc::shared_futex::Waiter;
 use crate::wait::CpuHint;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use linux_abi::errno::{Errno, Result};
 use runtime::transfer::Message;
 use runtime::{EnvironmentId, exposed};
+use unix_core::ipc::shared_futex::Waiter;
+use unix_core::server::protocol::{FUTEX_WAKES, FUTEX_WAKES_WORDS, Request, wake_of};
 
 impl Server {
     /// See [`Request::FutexEnter`] and those that follow it. Waiters are threads, each with an environment of its own.

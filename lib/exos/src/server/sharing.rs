@@ -2,24 +2,24 @@
 //! names, and watches on nodes.
 
 use super::dispatch::{Answer, FileServer, NOTHING, Outcome};
-use super::handle::{Handle, right};
-use super::protocol::{FOLLOW, LockHolder, LockKind, LockManner, LockRequest, WATCHERS, WINDOW_BYTES};
 use super::socket_names::NamedSocket;
-use crate::errno::{Errno, Result};
 use crate::pipe;
-use crate::process::ucred::Ucred;
-use crate::vfs::file_lock::{Lock, Owner};
-use crate::vfs::inode::NodeId;
-use crate::vfs::mount_table::Location;
-use crate::vfs::namespace::{Fresh, FsCredentials, ROOT, access};
-use crate::vfs::superblock::PROC_VOLUME;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::{EnvironmentId, PageNumber, exposed};
+use unix_core::process::ucred::Ucred;
+use unix_core::server::protocol::{FOLLOW, LockHolder, LockKind, LockManner, LockRequest, WATCHERS, WINDOW_BYTES};
+use vfs::file_lock::{Lock, Owner};
+use vfs::handle::{Handle, right};
+use vfs::inode::NodeId;
+use vfs::mount_table::Location;
+use vfs::namespace::{Fresh, FsCredentials, ROOT, access};
+use vfs::superblock::PROC_VOLUME;
 
 impl FileServer {
     /// Takes, asks about, or gives up a lock: see `protocol::Request::Lock`.

@@ -3,8 +3,8 @@
 //! A name leads to a page that the binder of the socket gave. Invariant: no client is told of a page that was given up
 //! and reused since.
 
-use crate::vfs::namespace::FsCredentials;
 use runtime::{PageNumber, exposed};
+use vfs::namespace::FsCredentials;
 
 /// What the name of a socket leads to.
 #[derive(Clone, Copy, Debug)]

@@ -5,22 +5,22 @@
 //! mapping says how often it is attached. A client that has to wait is told so, and watches the notice page.
 
 use super::dispatch::{Answer, FileServer, NOTHING};
-use super::handle::{Handle, node_of};
-use super::protocol::{ASKS_NOTICE, IpcCommand, IpcKind, Listed, Request, WINDOW_BYTES};
-use crate::errno::{Errno, Result};
-use crate::ipc::id_table::{PRIVATE, Table, access};
-use crate::ipc::posix_mq::{Opening, Queues};
-use crate::ipc::sysv_msg::{self, Message};
-use crate::ipc::sysv_sem::{self, Change, Set};
-use crate::vfs::inode::NodeId;
-use crate::vfs::mount_table::Location;
-use crate::vfs::namespace::{Fresh, FsCredentials, ROOT};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::{EnvironmentId, exposed};
+use unix_core::ipc::id_table::{PRIVATE, Table, access};
+use unix_core::ipc::posix_mq::{Opening, Queues};
+use unix_core::ipc::sysv_msg::{self, Message};
+use unix_core::ipc::sysv_sem::{self, Change, Set};
+use unix_core::server::protocol::{ASKS_NOTICE, IpcCommand, IpcKind, Listed, Request, WINDOW_BYTES};
+use vfs::handle::{Handle, node_of};
+use vfs::inode::NodeId;
+use vfs::mount_table::Location;
+use vfs::namespace::{Fresh, FsCredentials, ROOT};
 
 /// A shared segment.
 #[derive(Clone, Debug)]
@@ -174,8 +174,8 @@ impl FileServer {
         let (now, tree) = (self.seconds(), &mut self.tree);
         let fits = |segment: &Segment| if bytes > segment.bytes { Err(Errno::EINVAL) } else { Ok(()) };
         let number = self.ipc.segments.get((key, flags), who, fits, || {
-            let pages = crate::address_map::page_up(bytes).filter(|_| bytes > 0).ok_or(Errno::EINVAL)?;
-            if pages / crate::address_map::PAGE_SIZE > tree.store.capacity() {
+            let pages = linux_abi::address_map::page_up(bytes).filter(|_| bytes > 0).ok_or(Errno::EINVAL)?;
+            if pages / linux_abi::address_map::PAGE_SIZE > tree.store.capacity() {
                 return Err(Errno::ENOMEM);
             }
             let fresh = Fresh { mode: linux::S_IFREG | 0o600, owner: who, device: (0, 0), target: b"" };
@@ -387,8 +387,11 @@ impl FileServer {
         let ipc = &self.ipc;
         match kind {
             IpcKind::Segment => {
-                let pages =
-                    ipc.segments.iter().map(|(_, one)| one.value.bytes.div_ceil(crate::address_map::PAGE_SIZE)).sum();
+                let pages = ipc
+                    .segments
+                    .iter()
+                    .map(|(_, one)| one.value.bytes.div_ceil(linux_abi::address_map::PAGE_SIZE))
+                    .sum();
                 [ipc.segments.highest(), ipc.segments.iter().count() as u64, pages, 0, 0]
             }
             IpcKind::Semaphores => {
@@ -510,10 +513,11 @@ impl FileServer {
 
     fn segment_lines(&mut self) -> Vec<String> {
         self.forget_left_segments();
-        let line = |(number, entry): (u64, &crate::ipc::id_table::Entry<Segment>)| {
+        let line = |(number, entry): (u64, &unix_core::ipc::id_table::Entry<Segment>)| {
             let (own, Segment { node, bytes, times, processes }) = (entry.permission, entry.value.clone());
             let (owner, creator) = (own.owner, own.creator);
-            let resident = self.tree.node(node).map_or(0, |_| bytes.next_multiple_of(crate::address_map::PAGE_SIZE));
+            let resident =
+                self.tree.node(node).map_or(0, |_| bytes.next_multiple_of(linux_abi::address_map::PAGE_SIZE));
             format!(
                 "{:>10} {number:>10}  {:>4o} {bytes:>21} {:>5} {:>5}  {:>5} {:>5} {:>5} {:>5} {:>5} {:>10} {:>10} {:>10} {resident:>21} {:>21}\n",
                 own.key as i32,
@@ -535,7 +539,7 @@ impl FileServer {
     }
 
     fn semaphore_lines(&self) -> Vec<String> {
-        let line = |(number, entry): (u64, &crate::ipc::id_table::Entry<Set>)| {
+        let line = |(number, entry): (u64, &unix_core::ipc::id_table::Entry<Set>)| {
             let (own, [operated, changed]) = (entry.permission, entry.value.times);
             let (owner, creator) = (own.owner, own.creator);
             format!(
@@ -553,7 +557,7 @@ impl FileServer {
     }
 
     fn message_lines(&self) -> Vec<String> {
-        let line = |(number, entry): (u64, &crate::ipc::id_table::Entry<sysv_msg::Queue>)| {
+        let line = |(number, entry): (u64, &unix_core::ipc::id_table::Entry<sysv_msg::Queue>)| {
             let (own, queue) = (entry.permission, &entry.value);
             let ([sent, received, changed], [sender, receiver]) = (queue.times, queue.processes);
             let (owner, creator) = (own.owner, own.creator);

@@ -4,12 +4,12 @@
 
 use super::client::Client;
 use super::main_loop::Server;
-use super::protocol::{Request, WINDOW_BYTES};
-use crate::errno::{Errno, Result};
-use crate::pipe::ring;
 use alloc::vec;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
 use runtime::transfer::Message;
+use unix_core::pipe::ring;
+use unix_core::server::protocol::{Request, WINDOW_BYTES};
 
 /// Bytes that one principal may leave behind at most, with some for each connection.
 const MOST: usize = 1 << 20;

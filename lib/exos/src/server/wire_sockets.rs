@@ -4,14 +4,9 @@
 //! connection. A connection that came gets both when a program accepts it, so that one that waits takes no page.
 
 use super::dispatch::{Answer, FileServer, NOTHING};
-use super::handle::Handle;
 use super::internet_sockets::{Internet, InternetSocket, SocketPage};
 use super::principals::ANY_WINDOW;
-use crate::errno::{Errno, Result};
 use crate::hw::mapping::{Mapping, PAGE_WORDS};
-use crate::vfs::inode::NodeId;
-use crate::vfs::mount_table::Location;
-use crate::vfs::namespace::FsCredentials as Credentials;
 use crate::wait;
 use crate::wire::requests::{Command, Outgoing};
 use alloc::vec;
@@ -22,9 +17,14 @@ use internet::option::{self, Sort, Store, place};
 use internet::page::{self, state};
 use internet::port_table::Protocol;
 use internet::ring::LARGE;
+use linux_abi::errno::{Errno, Result};
 use network::packet::{ICMP, ICMP6, UDP};
 use network::slab::Handle as Connection;
 use runtime::PageNumber;
+use vfs::handle::Handle;
+use vfs::inode::NodeId;
+use vfs::mount_table::Location;
+use vfs::namespace::FsCredentials as Credentials;
 
 /// A connection that came from the wire and waits to be accepted.
 #[derive(Clone, Copy, Debug)]
@@ -121,7 +121,8 @@ impl FileServer {
         Ok(node)
     }
 
-    /// See [`super::protocol::InternetRequest::Wake`]: counts in the page of a socket changed, and the keeper asked.
+    /// See [`unix_core::server::protocol::InternetRequest::Wake`]: counts in the page of a socket changed, and the
+    /// keeper asked.
     pub(super) fn wake_other_side(&mut self, node: NodeId) -> Result<Answer> {
         let peer = self.socket_of(node)?.peer.ok_or(Errno::ENOTCONN)?;
         if self.socket_of(peer)?.page.words()[page::WATCH].swap(0, SeqCst) != 0 {

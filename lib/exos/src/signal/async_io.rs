@@ -6,8 +6,6 @@
 //! - a watch ends with the descriptor, with flag and owner, and at fork in the child;
 //! - `ExpiryTimers` reports itself due as long as there is a watch.
 
-use super::frame::Information;
-use super::pending::from_system;
 use crate::descriptor::fd_pins::Used;
 use crate::descriptor::internet_socket::InternetSocket;
 use crate::descriptor::object::{Event, Object};
@@ -18,6 +16,8 @@ use alloc::vec::Vec;
 use internet::option::Sort;
 use linux_raw_sys::general as linux;
 use runtime::predicate::Term;
+use unix_core::signal::frame::Information;
+use unix_core::signal::pending::from_system;
 
 /// `si_code` of something to read, and of room to write; the bands that come with them.
 const POLL_IN: (i32, u32) = (1, linux::POLLIN | linux::POLLRDNORM);

@@ -1,18 +1,18 @@
 //! The delivery of signals: which comes next, and what comes of it.
 
-use super::frame::Information;
-use super::pending::{FIRST_QUEUED, PendingSignals, from_user};
-use super::set::{self, CONTINUE, Default as DefaultAction, FAULTS, STOPS, UNSTOPPABLE, bit};
 use super::{Action, IGNORE, handler, stop};
-use crate::errno::Result;
 use crate::hw::current::{process, thread};
 use crate::process::children::public;
-use crate::process::exit_status::Status;
 use crate::process::state;
 use crate::process::thread::{Thread, is_sent};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use linux_abi::errno::Result;
 use linux_raw_sys::general as linux;
 use runtime::upcall::Context;
+use unix_core::process::exit_status::Status;
+use unix_core::signal::frame::Information;
+use unix_core::signal::pending::{FIRST_QUEUED, PendingSignals, from_user};
+use unix_core::signal::set::{self, CONTINUE, Default as DefaultAction, FAULTS, STOPS, UNSTOPPABLE, bit};
 
 /// A signal that was taken out, and what the program wants done with it.
 struct Taken {

@@ -2,18 +2,18 @@
 
 use super::Action;
 use super::deliver::{ends_by_fault, take_action};
-use super::frame::{self, Information};
-use super::set::bit;
-use crate::errno::{Errno, Result};
 use crate::hw::current::thread;
 use crate::hw::fpu;
 use crate::hw::signal_frame::{self, Parts};
 use crate::hw::usercopy;
 use crate::loader::vdso;
-use crate::process::exit_status::Status;
 use core::sync::atomic::Ordering::Relaxed;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::upcall::Context;
+use unix_core::process::exit_status::Status;
+use unix_core::signal::frame::{self, Information};
+use unix_core::signal::set::bit;
 
 /// Flags of the CPU in which a handler begins: interrupts on.
 const FLAGS: u64 = 0x202;
@@ -115,7 +115,7 @@ pub fn return_from_handler(context: &mut Context) -> Result<()> {
 pub fn begin_return(context: &mut Context) -> Result<u64> {
     let from = context.frame.rsp;
     let returned = signal_frame::take(from)?;
-    if returned.rip > crate::address_map::PROGRAM_END && !vdso::range().contains(&returned.rip) {
+    if returned.rip > linux_abi::address_map::PROGRAM_END && !vdso::range().contains(&returned.rip) {
         return Err(Errno::EFAULT);
     }
     (context.frame.rsp, context.frame.rip) = (returned.rsp, returned.rip);

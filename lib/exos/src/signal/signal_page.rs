@@ -1,15 +1,15 @@
 //! The mailbox of a process, and how it is written from elsewhere.
 
-use super::frame::Information;
-use super::pending::{PENDING, PendingSignals};
-use crate::errno::{Errno, Result};
 use crate::hw::mapping::{Mapping, PAGE_WORDS};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::address_space::Access;
 use runtime::window::Window;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed, syscall};
+use unix_core::signal::frame::Information;
+use unix_core::signal::pending::{PENDING, PendingSignals};
 
 /// Event bit that says: look into the mailbox.
 pub const EVENT_SIGNAL: u64 = 1;

@@ -1,10 +1,7 @@
 //! Stopping, and going on: job control's half of signals.
 
-use super::frame::Information;
-use super::set::{CONTINUE, STOPS, bit};
 use crate::hw::current::process;
 use crate::process::children::public;
-use crate::process::exit_status::{Change, Status};
 use crate::process::state;
 use crate::wait;
 use alloc::vec::Vec;
@@ -13,6 +10,9 @@ use linux_raw_sys::general as linux;
 use runtime::EnvironmentId;
 use runtime::predicate::{Operator, word, word_masked};
 use runtime::time_slice;
+use unix_core::process::exit_status::{Change, Status};
+use unix_core::signal::frame::Information;
+use unix_core::signal::set::{CONTINUE, STOPS, bit};
 
 /// Stops the process until SIGCONT comes, or a signal that ends it. The signals of the terminal do nothing to an
 /// orphaned process group (POSIX.1-2017, 2.4.3).

@@ -1,19 +1,19 @@
 //! When timers are looked at: at every call, at the end of a slice, and when a wait ends, which they end.
 
 use super::async_io::{self, AsyncWatch};
-use super::frame::Information;
-use super::set::bit;
-use super::timer::{Timers, Whose};
 use crate::descriptor::open_file::OpenFile;
-use crate::errno::Result;
 use crate::hw::current::{process, thread};
 use crate::syscalls::{own_time, ran};
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_abi::errno::Result;
 use runtime::lock::Lock;
 use runtime::predicate::Term;
 use runtime::{EnvironmentId, clock};
+use unix_core::signal::frame::Information;
+use unix_core::signal::set::bit;
+use unix_core::signal::timer::{Timers, Whose};
 
 /// The timers of a process, and when a thread has to look at them.
 #[derive(Debug, Default)]

@@ -1,11 +1,11 @@
 //! Calls on capabilities of Linux: see `process::capabilities` for what they are worth here.
 
 use super::dispatch::Call;
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
 use crate::process::Process;
-use crate::process::capabilities::{ALL, Capabilities, bit, secure};
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::prctl as operation;
+use unix_core::process::capabilities::{ALL, Capabilities, bit, secure};
 
 /// The versions of the structures of capabilities, and how many words of each set they have.
 fn words_of(version: u32) -> Option<u64> {

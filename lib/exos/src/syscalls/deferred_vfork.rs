@@ -3,10 +3,10 @@
 
 use super::dispatch::{Call, NUMBERS, Operation, Operations};
 use super::{memory, process, signal};
-use crate::errno::Result;
-use crate::process::exit_status::Status;
 use crate::process::vfork_deferred;
+use linux_abi::errno::Result;
 use linux_raw_sys::general as linux;
+use unix_core::process::exit_status::Status;
 
 /// The table of such a child.
 pub(crate) static UNBORN: Operations = {

@@ -4,11 +4,11 @@ use super::dispatch::Call;
 use super::{fcntl_owner, lock};
 use crate::descriptor::object::{Device, Object};
 use crate::descriptor::open_file::OpenFile;
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
 use crate::pipe::{Pipe, Side};
 use crate::terminal::control;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::{general as linux, ioctl};
 use runtime::page::Allocator;
 

@@ -1,11 +1,11 @@
 //! `SIOCGIF…` (netdevice(7)): what there is to know about the loopback device and the network card.
 
-use crate::errno::{Errno, Result};
 use crate::hw::{card, usercopy};
 use crate::server::client::network_card;
 use alloc::vec::Vec;
 use internet::address::Family;
 use internet::device;
+use linux_abi::errno::{Errno, Result};
 
 /// Bytes of `struct ifreq`, and where the name ends in it.
 const BYTES: usize = 40;

@@ -1,7 +1,5 @@
 //! From registers to a call and back.
 
-use super::trace_format;
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::hw::usercopy;
 use crate::process::{Process, option};
@@ -9,10 +7,12 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::Kind;
 use runtime::lock::Lock;
 use runtime::upcall::Context;
+use unix_core::trace_format;
 
 /// A call that is being performed.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 //! capabilities for them.
 
 use super::dispatch::Call;
-use crate::errno::{Errno, Result};
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 
 /// What only a process with a capability may do that none here has.

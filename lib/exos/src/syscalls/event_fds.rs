@@ -10,13 +10,13 @@ use crate::descriptor::object::{Device, Event, Object};
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::signalfd::Signals;
 use crate::descriptor::timerfd::{Setting, Timer};
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
-use crate::signal::set::UNSTOPPABLE;
 use crate::wait::{self, WakeReason};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use unix_core::signal::set::UNSTOPPABLE;
 
 const NANOSECONDS: u64 = 1_000_000_000;
 /// Bytes of `struct epoll_event`: events, then data, packed.
@@ -125,7 +125,7 @@ pub(super) fn timerfd_gettime(call: &mut Call<'_>) -> Result<u64> {
 /// `struct itimerspec`: the period, then the time to the next expiry.
 fn tell_setting(to: u64, Setting { next, period }: Setting) -> Result<()> {
     let words = [period / NANOSECONDS, period % NANOSECONDS, next / NANOSECONDS, next % NANOSECONDS];
-    usercopy::write(to, &super::uapi::bytes(&words))
+    usercopy::write(to, &unix_core::uapi::bytes(&words))
 }
 
 pub(super) fn epoll_create(call: &mut Call<'_>) -> Result<u64> {

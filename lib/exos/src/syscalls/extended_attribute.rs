@@ -3,12 +3,12 @@
 use super::dispatch::Call;
 use super::proc_links::{Last, walk};
 use crate::descriptor::object::Object;
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
-use crate::server::protocol::{AttributeRequest, EMPTY_PATH, FOLLOW};
-use crate::vfs::extended_attribute::{MOST_BYTES, NAME_BYTES};
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use unix_core::server::protocol::{AttributeRequest, EMPTY_PATH, FOLLOW};
+use vfs::extended_attribute::{MOST_BYTES, NAME_BYTES};
 
 /// Bytes that Linux allows a value at most.
 const LONGEST_VALUE: u64 = 65536;

@@ -7,11 +7,11 @@ use super::truncate_notify::cut_mappings;
 use crate::descriptor::object::{MOST, Object};
 use crate::descriptor::open_file::OpenFile;
 use crate::disk::block_device;
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
-use crate::server::handle::node_of;
-use crate::server::protocol::WINDOW_BYTES;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use unix_core::server::protocol::WINDOW_BYTES;
+use vfs::handle::node_of;
 
 pub(super) fn fallocate(call: &mut Call<'_>) -> Result<u64> {
     let [number, mode, offset, length, ..] = call.arguments();

@@ -4,12 +4,12 @@
 use super::dispatch::Call;
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::socket::Socket;
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
 use crate::signal::Owner;
-use crate::signal::set::COUNT;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use linux_raw_sys::ioctl;
+use unix_core::signal::set::COUNT;
 
 impl Owner {
     fn keep(self, description: &OpenFile) {

@@ -4,20 +4,20 @@ use super::dispatch::Call;
 use super::limit::check_file_size;
 use super::socket_message;
 use super::truncate_notify::cut_mappings;
-use super::uapi;
 use crate::descriptor::fd_pins::Used;
 use crate::descriptor::object::{Event, MOST, Object};
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::socket::Socket;
 use crate::disk::block_device;
-use crate::errno::{Errno, Result};
 use crate::hw::current::thread;
 use crate::hw::usercopy;
-use crate::pipe::ring::{ATOMIC, CAPACITY};
 use crate::process::cpu_time::{READ, WRITTEN};
 use alloc::vec::Vec;
 use core::cell::Cell;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use unix_core::pipe::ring::{ATOMIC, CAPACITY};
+use unix_core::uapi;
 
 /// Pieces of one scattered call.
 const PIECES: u64 = 1024;
@@ -309,7 +309,7 @@ pub(super) fn getdents64(call: &mut Call<'_>) -> Result<u64> {
     let before = description.offset();
     let (length, last) = match &description.object {
         Object::Directory { node } => {
-            let bytes = bytes.min(crate::server::protocol::WINDOW_BYTES);
+            let bytes = bytes.min(unix_core::server::protocol::WINDOW_BYTES);
             usercopy::with_range(to, bytes, true, |reachable| {
                 call.process.files.lock().list(*node, before, to, reachable)
             })?
@@ -391,7 +391,7 @@ fn send_all(from: &OpenFile, start: u64, to: &OpenFile, count: u64) -> Result<u6
         matches!((&from.object, &to.object), (Object::File { node }, Object::File { node: other }) if node == other);
     let mut done = 0;
     while done < count {
-        let wanted = (count - done).min(crate::server::protocol::WINDOW_BYTES);
+        let wanted = (count - done).min(unix_core::server::protocol::WINDOW_BYTES);
         let bytes = super::splice::bytes_of(from, start + done, wanted)?;
         if bytes.is_empty() {
             break;

@@ -1,16 +1,16 @@
 //! Calls on users and groups: see `process::identity` for what they mean, and who keeps the truth.
 
 use super::dispatch::Call;
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
-use crate::process::credentials::{Change, Credentials, KEEP, ResIds};
-use crate::process::supplementary_groups::{self, Groups};
 use crate::process::{Process, change_user, child_start};
-use crate::server::protocol::Request;
-use crate::server::protocol::WINDOW_BYTES;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use unix_core::process::credentials::{Change, Credentials, KEEP, ResIds};
+use unix_core::server::protocol::Request;
+use unix_core::server::protocol::WINDOW_BYTES;
+use vfs::supplementary_groups::{self, Groups};
 
 const USER: u64 = 0;
 const GROUP: u64 = 1;

@@ -6,9 +6,9 @@ use super::path::{HERE, note_missing, start};
 use super::proc_links::{Last, walk};
 use crate::descriptor::inotify_fd::Watcher;
 use crate::descriptor::open_file::OpenFile;
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
 use alloc::sync::Arc;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 
 pub(super) fn inotify_init(call: &mut Call<'_>) -> Result<u64> {

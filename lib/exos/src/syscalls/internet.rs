@@ -8,13 +8,13 @@ use crate::descriptor::netlink::Netlink;
 use crate::descriptor::object::Event;
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::socket::wait_until;
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use internet::address::{self, Endpoint, Family, LONGEST_NAME, Named, Purpose};
 use internet::option::{Sort, place};
 use internet::page::state;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 
 /// The family of netlink sockets (linux/socket.h).

@@ -8,11 +8,11 @@ use crate::descriptor::internet_socket::InternetSocket;
 use crate::descriptor::internet_stream::Taking;
 use crate::descriptor::netlink::Netlink;
 use crate::descriptor::open_file::OpenFile;
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
 use ::internet::address::{Endpoint, Family, Named, Purpose};
 use ::internet::option::{Sort, place};
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
 
 /// Flags (linux/socket.h).
 mod flag {
@@ -151,7 +151,7 @@ fn control_of(socket: &InternetSocket, to: Endpoint) -> Vec<(u32, u32, Vec<u8>)>
         let now = runtime::clock::wall_clock().unwrap_or_else(runtime::clock::now);
         let (kind, unit) = if on(place::TIMESTAMP_NANOSECONDS) { (35, 1) } else { (29, 1000) };
         let time = [now / 1_000_000_000, now % 1_000_000_000 / unit];
-        all.push((1, kind, super::uapi::bytes(&time)));
+        all.push((1, kind, unix_core::uapi::bytes(&time)));
     }
     let (hops, service) = (u32::from(to.port) & 0xff, to.port >> 8);
     if let Some(address) = to.address.to_v4() {

@@ -5,7 +5,6 @@ use super::internet;
 use crate::descriptor::internet_socket::InternetSocket;
 use crate::descriptor::netlink::Netlink;
 use crate::descriptor::open_file::OpenFile;
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::hw::{card, usercopy};
 use crate::server::client::network_card;
@@ -15,6 +14,7 @@ use ::internet::option::{self, Sort, level, place};
 use ::internet::page::{FILTER, FILTER_V6, INFORMATION_BYTES, LINGER, PATIENCE, state};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 
 /// Options with more than a number behind them.
@@ -259,7 +259,7 @@ fn value_of(socket: &InternetSocket, option: (u32, u32), room: usize) -> Result<
         }
         named::RECEIVE_TIMEOUT | named::SEND_TIMEOUT => {
             let time = socket.setting(PATIENCE + usize::from(option == named::SEND_TIMEOUT)).load(Acquire);
-            Ok(super::uapi::bytes(&[time / NANOSECONDS, time % NANOSECONDS / 1000]))
+            Ok(unix_core::uapi::bytes(&[time / NANOSECONDS, time % NANOSECONDS / 1000]))
         }
         named::PEER_CREDENTIALS => Ok([0u32, u32::MAX, u32::MAX].iter().flat_map(|half| half.to_le_bytes()).collect()),
         named::DEVICE => Ok(Vec::new()),
@@ -272,7 +272,7 @@ fn value_of(socket: &InternetSocket, option: (u32, u32), room: usize) -> Result<
         named::RAW_FILTER if socket.kind() == 3 => half(socket.setting(FILTER).load(Acquire) as u32),
         named::RAW_FILTER_V6 if has_filter_v6(socket) => {
             let words: [u64; 4] = core::array::from_fn(|at| socket.setting(FILTER_V6 + at).load(Acquire));
-            Ok(super::uapi::bytes(&words))
+            Ok(unix_core::uapi::bytes(&words))
         }
         (level::TCP, 2) if socket.sort == Sort::Tcp && socket.state() == state::CONNECTED => half(SEGMENT),
         (level::IP, 14) if socket.name_of(1)?.is_none() => Err(Errno::ENOTCONN),

@@ -2,12 +2,12 @@
 //! [`operation`].
 
 use super::dispatch::{Call, NUMBERS, Operation, Operations};
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::hw::header::tables;
 use crate::hw::preload_abi;
 use crate::process::Process;
 use alloc::collections::BTreeMap;
+use linux_abi::errno::{Errno, Result};
 
 /// Functions of objects, by the number of the call that they replace.
 #[derive(Debug, Default)]

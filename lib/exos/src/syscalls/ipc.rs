@@ -1,16 +1,16 @@
 //! What calls on System V objects have in common: waiting, and telling of objects.
 
 use super::dispatch::Call;
-use super::uapi;
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
-use crate::ipc::{id_table, sysv_msg, sysv_sem};
 use crate::server::client::{self, Client};
-use crate::server::protocol::{IpcCommand, IpcKind};
 use crate::wait;
 use alloc::format;
 use core::sync::atomic::Ordering::Acquire;
+use linux_abi::errno::{Errno, Result};
 use runtime::predicate::{Operator, word};
+use unix_core::ipc::{id_table, sysv_msg, sysv_sem};
+use unix_core::server::protocol::{IpcCommand, IpcKind};
+use unix_core::uapi;
 
 /// The most bytes that a segment of shared memory could have, as Linux tells it: no limit of its own.
 pub(super) const LARGEST_SEGMENT: u64 = u64::MAX - (1 << 24);

@@ -2,19 +2,20 @@
 //! have in common; another process is asked for the number of its own.
 
 use super::dispatch::Call;
-use crate::errno::{Errno, Result};
-use crate::process::{Process, remote_request};
+use crate::process::Process;
 use crate::{process_table, procfs};
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
+use unix_core::process::remote_request;
 
 /// What can be compared (`linux/kcmp.h`).
 mod kind {
-    pub const FILE: u32 = 0;
-    pub const MEMORY: u32 = 1;
-    pub const SIGNAL_HANDLERS: u32 = 4;
-    pub const INPUT_OUTPUT: u32 = 5;
-    pub const SEMAPHORES: u32 = 6;
-    pub const WATCHED: u32 = 7;
+    pub(super) const FILE: u32 = 0;
+    pub(super) const MEMORY: u32 = 1;
+    pub(super) const SIGNAL_HANDLERS: u32 = 4;
+    pub(super) const INPUT_OUTPUT: u32 = 5;
+    pub(super) const SEMAPHORES: u32 = 6;
+    pub(super) const WATCHED: u32 = 7;
 }
 
 /// 0 for the same, else which comes first.

@@ -1,16 +1,16 @@
 //! Calls on what a process may use, and on what it has used.
 
 use super::dispatch::Call;
-use super::uapi;
-use crate::errno::{Errno, Result};
 use crate::hw::current::thread;
 use crate::hw::usercopy;
 use crate::process::Process;
-use crate::process::remote_request;
-use crate::process::rlimits::UNLIMITED;
 use crate::signal;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use unix_core::process::remote_request;
+use unix_core::process::rlimits::UNLIMITED;
+use unix_core::uapi;
 
 fn set_limit(process: &Process, resource: u64, values: [u64; 2], may_raise: bool) -> Result<()> {
     process.limits.lock().set(resource, values, may_raise)?;

@@ -2,14 +2,14 @@
 
 use super::dispatch::Call;
 use crate::descriptor::open_file::OpenFile;
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
 use crate::server::client;
-use crate::server::protocol::{LockHolder, LockKind, LockManner, LockRequest};
 use crate::wait;
 use core::sync::atomic::Ordering::Acquire;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::predicate::{Operator, word};
+use unix_core::server::protocol::{LockHolder, LockKind, LockManner, LockRequest};
 
 const LOCK_SHARED: u32 = 1;
 const LOCK_EXCLUSIVE: u32 = 2;

@@ -2,16 +2,16 @@
 
 use super::dispatch::Call;
 use super::memory_lock as lock;
-use crate::address_map::{PAGE_SIZE, PROGRAM_END, page_up};
 use crate::budget;
 use crate::descriptor::object::{Device, Object};
 use crate::descriptor::open_file::OpenFile;
-use crate::errno::{Errno, Result};
-use crate::server::handle::{is_executable, mapped};
-use crate::vm::address_space::{AddressSpace, rounded};
-use crate::vm::mremap::Remap;
-use crate::vm::vma::{Backing, Protection, Vma};
+use linux_abi::address_map::{PAGE_SIZE, PROGRAM_END, page_up};
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use vfs::handle::{is_executable, mapped};
+use vm::address_space::{AddressSpace, rounded};
+use vm::mremap::Remap;
+use vm::vma::{Backing, Protection, Vma};
 
 /// Bits of `mprotect` in addition to the protection: up to the start of a stack, up to its end, and one without a
 /// meaning.
@@ -155,9 +155,9 @@ fn place(space: &AddressSpace, address: u64, bytes: u64, flags: u32) -> Result<u
         let replaces = flags & linux::MAP_FIXED_NOREPLACE == 0;
         return if replaces || areas.is_free(address, address + bytes) { Ok(address) } else { Err(Errno::EEXIST) };
     }
-    let wish = address & crate::address_map::PAGE_MASK;
+    let wish = address & linux_abi::address_map::PAGE_MASK;
     let granted =
-        wish >= crate::address_map::LEAST_ADDRESS && wish.checked_add(bytes).is_some_and(|end| end <= PROGRAM_END);
+        wish >= linux_abi::address_map::LEAST_ADDRESS && wish.checked_add(bytes).is_some_and(|end| end <= PROGRAM_END);
     if granted && areas.is_free(wish, wish + bytes) {
         return Ok(wish);
     }

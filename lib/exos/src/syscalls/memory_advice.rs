@@ -3,15 +3,15 @@
 use super::dispatch::Call;
 use super::memory::end_of;
 use super::truncate_notify::cut_mappings;
-use crate::address_map::{PAGE_SIZE, PROGRAM_END};
 use crate::disk::block_device;
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
-use crate::vm::madvise::Advice;
-use crate::vm::page_record::PageRecord;
-use crate::vm::vma::{Backing, VmaList};
 use alloc::vec::Vec;
+use linux_abi::address_map::{PAGE_SIZE, PROGRAM_END};
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use vm::madvise::Advice;
+use vm::page_record::PageRecord;
+use vm::vma::{Backing, VmaList};
 
 pub(super) fn madvise(call: &mut Call<'_>) -> Result<u64> {
     let [address, bytes, advice, ..] = call.arguments();

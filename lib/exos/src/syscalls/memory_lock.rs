@@ -2,9 +2,9 @@
 
 use super::dispatch::Call;
 use super::memory::end_of;
-use crate::address_map::{PAGE_MASK, PAGE_SIZE};
-use crate::errno::{Errno, Result};
 use crate::process::Process;
+use linux_abi::address_map::{PAGE_MASK, PAGE_SIZE};
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 
 /// Bytes that the process may lock.

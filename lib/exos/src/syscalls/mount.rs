@@ -3,21 +3,21 @@
 use super::dispatch::Call;
 use super::path::{HERE, empty_of, start};
 use super::proc_links::{Last, walk};
-use super::uapi;
-use crate::address_map::PAGE_SIZE;
 use crate::descriptor::object::Object;
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
-use crate::process::fs_context;
 use crate::procfs;
 use crate::server::client::Found;
-use crate::server::protocol::{EMPTY_PATH, FOLLOW};
-use crate::vfs::mount_table::Kind;
-use crate::vfs::namespace::ROOT;
-use crate::vfs::path_walk::PATH_BYTES;
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
+use linux_abi::address_map::PAGE_SIZE;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use unix_core::process::fs_context;
+use unix_core::server::protocol::{EMPTY_PATH, FOLLOW};
+use unix_core::uapi;
+use vfs::mount_table::Kind;
+use vfs::namespace::ROOT;
+use vfs::path_walk::PATH_BYTES;
 
 /// What the upper half of the flags of `mount` may hold, so that they are read without it.
 const MAGIC: u64 = 0xc0ed_0000;

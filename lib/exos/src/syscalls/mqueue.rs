@@ -10,15 +10,15 @@ use crate::descriptor::mq_fd::Queue;
 use crate::descriptor::netlink::{COOKIE, Netlink, QueueNotice};
 use crate::descriptor::object::Object;
 use crate::descriptor::open_file::OpenFile;
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
-use crate::ipc::posix_mq::{HIGHEST, NAME_BYTES, PRIORITIES};
 use crate::process_table;
-use crate::server::protocol::Request;
-use crate::signal::frame::Information;
-use crate::signal::set::COUNT;
 use alloc::sync::Arc;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use unix_core::ipc::posix_mq::{HIGHEST, NAME_BYTES, PRIORITIES};
+use unix_core::server::protocol::Request;
+use unix_core::signal::frame::Information;
+use unix_core::signal::set::COUNT;
 
 const SIGEV_SIGNAL: u32 = 0;
 const SIGEV_NONE: u32 = 1;
@@ -150,7 +150,7 @@ pub(super) fn mq_getsetattr(call: &mut Call<'_>) -> Result<u64> {
         description.set_flags(description.flags() & !linux::O_NONBLOCK | flags as u32);
     }
     if old != 0 {
-        usercopy::write(old, &super::uapi::bytes(&[before, messages, bytes, there, 0, 0, 0, 0]))?;
+        usercopy::write(old, &unix_core::uapi::bytes(&[before, messages, bytes, there, 0, 0, 0, 0]))?;
     }
     Ok(0)
 }

@@ -3,12 +3,12 @@
 use super::dispatch::Call;
 use super::path::{give_number, open_path, open_unnamed, require_room, start, take_up};
 use super::proc_links::Last;
-use crate::address_map::PAGE_SIZE;
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
 use crate::procfs;
 use crate::server::client::Found;
 use alloc::vec::Vec;
+use linux_abi::address_map::PAGE_SIZE;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 
 /// Bytes of `struct open_how` as this library knows it: flags, mode, and where the path may not lead.

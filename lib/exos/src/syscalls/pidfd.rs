@@ -7,15 +7,16 @@ use super::signal::read_information;
 use crate::descriptor::object::Object;
 use crate::descriptor::pidfd::ProcessDescriptor;
 use crate::descriptor::scm_rights;
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
-use crate::process::{Process, remote_request};
+use crate::process::Process;
 use crate::process_table;
 use crate::procfs;
-use crate::signal::pending::from_user;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use unix_core::process::remote_request;
+use unix_core::signal::pending::from_user;
 
 pub(super) fn pidfd_open(call: &mut Call<'_>) -> Result<u64> {
     let [number, flags, ..] = call.arguments();

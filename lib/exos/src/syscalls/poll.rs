@@ -7,13 +7,13 @@ use crate::descriptor::internet_socket::InternetSocket;
 use crate::descriptor::object::{Event, Object};
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::socket::Socket;
-use crate::errno::{Errno, Result};
 use crate::hw::current::thread;
 use crate::hw::usercopy;
 use crate::signal;
 use crate::wait::{self, WakeReason};
 use alloc::vec::Vec;
 use internet::option::Sort;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::predicate::Term;
 

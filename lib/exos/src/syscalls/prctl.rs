@@ -2,15 +2,15 @@
 
 use super::capability;
 use super::dispatch::Call;
-use crate::errno::{Errno, Result};
 use crate::hw::current::thread;
 use crate::hw::usercopy;
 use crate::process::Process;
 use crate::process::children::public;
-use crate::server::protocol::{NO_NEW_PRIVILEGES, Request};
-use crate::signal::set::COUNT;
 use core::sync::atomic::Ordering::{Acquire, Release};
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::prctl as operation;
+use unix_core::server::protocol::{NO_NEW_PRIVILEGES, Request};
+use unix_core::signal::set::COUNT;
 
 /// Bytes of a name that `PR_SET_NAME` sets, its NUL included.
 const NAME_BYTES: usize = 16;

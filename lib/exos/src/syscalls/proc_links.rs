@@ -1,11 +1,11 @@
 //! Walking a path out of the server's file system and back into it: links below `/proc` lead to paths and to nodes
 //! that only the process itself knows.
 
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::procfs;
 use crate::server::client::{Client, Found};
-use crate::vfs::path_walk::LINKS;
+use linux_abi::errno::{Errno, Result};
+use vfs::path_walk::LINKS;
 
 /// What becomes of a link in the last place of a path below `/proc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,16 +4,11 @@ use super::dispatch::Call;
 use super::limit::check_processes;
 use super::path;
 use super::pidfd;
-use super::uapi;
 use crate::descriptor::object::Object;
-use crate::errno::{Errno, Result};
 use crate::hw::current::thread;
 use crate::hw::usercopy;
-use crate::loader::initial_stack::STRING_BYTES;
 use crate::process::children::public;
-use crate::process::exit_status::Status;
 use crate::process::fork::{self, Options};
-use crate::process::rusage::Rusage;
 use crate::process::vfork_sharing::SharedMemoryLink;
 use crate::process::wait::{self, Wanted, Which};
 use crate::process::{child_start, exec, exit as end, thread_create, vfork_deferred};
@@ -21,9 +16,14 @@ use crate::terminal::job_control;
 use alloc::format;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use program::initial_stack::STRING_BYTES;
 use runtime::EnvironmentId;
 use runtime::upcall::Context;
+use unix_core::process::exit_status::Status;
+use unix_core::process::rusage::Rusage;
+use unix_core::uapi;
 
 pub(super) fn getpid(call: &mut Call<'_>) -> Result<u64> {
     Ok(call.process.number())
@@ -84,7 +84,7 @@ pub(super) fn clone3(call: &mut Call<'_>) -> Result<u64> {
     if bytes < u64::from(linux::CLONE_ARGS_SIZE_VER0) {
         return Err(Errno::EINVAL);
     }
-    if bytes > crate::address_map::PAGE_SIZE {
+    if bytes > linux_abi::address_map::PAGE_SIZE {
         return Err(Errno::E2BIG);
     }
     let words = (0..WORDS.min(bytes / 8))

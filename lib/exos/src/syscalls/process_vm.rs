@@ -2,10 +2,10 @@
 //! into that process (`server::process_requests`).
 
 use super::dispatch::Call;
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
 use crate::procfs::process_memory::{AT_ONCE, fetch, read_own, store, write_own};
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
 
 /// Pieces of memory that a call can name.
 const MOST_PIECES: u64 = 1024;

@@ -1,19 +1,19 @@
 //! Calls on priorities, scheduling policies and CPUs: see `process::attributes` for what they mean here.
 
 use super::dispatch::Call;
-use crate::errno::{Errno, Result};
 use crate::hw::current::thread;
 use crate::hw::usercopy;
 use crate::process::cpu_placement::{self, machine};
-use crate::process::prctl_state::{Attributes, Change, RESET_ON_FORK};
-use crate::process::remote_request::{self, Schedule};
 use crate::process::thread::Thread;
 use crate::process::{Process, child_start, priority};
 use crate::process_table::{self, ProcessInfo};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::EnvironmentId;
+use unix_core::process::prctl_state::{Attributes, Change, RESET_ON_FORK};
+use unix_core::process::remote_request::{self, Schedule};
 
 const PRIO_PROCESS: u32 = 0;
 const PRIO_GROUP: u32 = 1;

@@ -5,12 +5,12 @@
 //! answered before the check.
 
 use super::dispatch::Call;
-use crate::errno::{Errno, Result};
 use crate::hw::current::{process, thread};
 use crate::process::exit;
-use crate::process::exit_status::Status;
 use core::sync::atomic::Ordering::Relaxed;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use unix_core::process::exit_status::Status;
 
 /// `SECCOMP_MODE_STRICT` of `prctl`, and `SECCOMP_SET_MODE_STRICT`, `SECCOMP_GET_ACTION_AVAIL` of `seccomp`.
 const MODE_STRICT: u64 = 1;

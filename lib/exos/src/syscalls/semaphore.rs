@@ -3,12 +3,12 @@
 use super::dispatch::Call;
 use super::ipc::{Telling, control, numbers, wait};
 use super::poll::duration;
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
-use crate::ipc::sysv_sem::{Change, HIGHEST, MOST, MOST_CHANGES, UNDO};
 use crate::process::Process;
-use crate::server::protocol::{IpcCommand, IpcKind, Request};
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
+use unix_core::ipc::sysv_sem::{Change, HIGHEST, MOST, MOST_CHANGES, UNDO};
+use unix_core::server::protocol::{IpcCommand, IpcKind, Request};
 
 const GETALL: u64 = 13;
 const SETVAL: u64 = 16;
@@ -19,7 +19,7 @@ const TELLING: Telling =
 
 /// `struct seminfo`.
 fn limits_or_sums(sums: Option<[u64; 5]>) -> Vec<u8> {
-    const SETS: u32 = crate::ipc::id_table::MOST as u32;
+    const SETS: u32 = unix_core::ipc::id_table::MOST as u32;
     let (sets, all) = sums.map_or((0, 0), |[_, count, all, ..]| (count as u32, all as u32));
     let [used, all] = if sums.is_some() { [sets, all] } else { [20, HIGHEST as u32] };
     let most = MOST as u32;

@@ -2,14 +2,14 @@
 
 use super::dispatch::Call;
 use super::ipc::{LARGEST_SEGMENT, Telling, control, numbers};
-use crate::address_map::{PAGE_MASK, PAGE_SIZE, page_up};
-use crate::errno::{Errno, Result};
-use crate::ipc::attachments::Attachment;
 use crate::process::Process;
-use crate::server::protocol::{IpcCommand, IpcKind, Request};
-use crate::vm::vma::{Backing, Protection, Vma};
 use alloc::vec;
 use alloc::vec::Vec;
+use linux_abi::address_map::{PAGE_MASK, PAGE_SIZE, page_up};
+use linux_abi::errno::{Errno, Result};
+use unix_core::ipc::attachments::Attachment;
+use unix_core::server::protocol::{IpcCommand, IpcKind, Request};
+use vm::vma::{Backing, Protection, Vma};
 
 /// Flags of `shmat`.
 const READ_ONLY: u64 = 0o10000;
@@ -25,7 +25,7 @@ const TELLING: Telling =
 
 /// `struct shminfo64`, or `struct shm_info`.
 fn limits_or_sums(sums: Option<[u64; 5]>) -> alloc::vec::Vec<u8> {
-    const MOST: u64 = crate::ipc::id_table::MOST as u64;
+    const MOST: u64 = unix_core::ipc::id_table::MOST as u64;
     match sums {
         None => numbers(&[], &[LARGEST_SEGMENT, 1, MOST, MOST, LARGEST_SEGMENT, 0, 0, 0, 0]),
         Some([_, count, pages, ..]) => numbers(&[count as u32, 0], &[pages, pages, 0, 0, 0]),
@@ -64,7 +64,7 @@ fn map(process: &Process, node: u64, bytes: u64, address: u64, flags: u64) -> Re
     process.with_memory(|space, pages| {
         let start = if address == 0 { space.areas.find_place(bytes)? } else { address };
         let end =
-            start.checked_add(bytes).filter(|end| *end <= crate::address_map::PROGRAM_END).ok_or(Errno::EINVAL)?;
+            start.checked_add(bytes).filter(|end| *end <= linux_abi::address_map::PROGRAM_END).ok_or(Errno::EINVAL)?;
         if flags & REPLACE == 0 && !space.areas.is_free(start, end) {
             return Err(Errno::EINVAL);
         }

@@ -2,20 +2,20 @@
 
 use super::dispatch::Call;
 use super::poll::duration;
-use crate::errno::{Errno, Result};
 use crate::hw::current::thread;
 use crate::hw::usercopy;
 use crate::process::child_start;
 use crate::process_table;
-use crate::signal::frame::{self, Information};
-use crate::signal::pending::from_user;
-use crate::signal::set::{COUNT, UNSTOPPABLE, bit};
 use crate::signal::{self, Action};
 use crate::wait::{self, WakeReason};
 use core::sync::atomic::Ordering::Acquire;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::clock;
 use runtime::predicate::{Operator, word_masked};
+use unix_core::signal::frame::{self, Information};
+use unix_core::signal::pending::from_user;
+use unix_core::signal::set::{COUNT, UNSTOPPABLE, bit};
 
 const SET_BYTES: u64 = 8;
 

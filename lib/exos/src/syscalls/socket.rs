@@ -10,15 +10,15 @@ use crate::descriptor::netlink::Netlink;
 use crate::descriptor::object::Event;
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::socket::{Kind, Socket, wait_until};
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
-use crate::process::ucred::Ucred;
-use crate::server::protocol::FOLLOW;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::PageNumber;
+use unix_core::process::ucred::Ucred;
+use unix_core::server::protocol::FOLLOW;
 
 /// The family of Unix-domain sockets (linux/socket.h).
 pub(super) const UNIX: u64 = 1;

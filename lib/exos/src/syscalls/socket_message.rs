@@ -9,13 +9,13 @@ use crate::descriptor::netlink::Netlink;
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::scm_rights;
 use crate::descriptor::socket::{Kind, Outgoing, Socket};
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
 use crate::pipe::Pipe;
 use crate::pipe::message_frames::{Frame, LONGEST, Manner};
-use crate::process::ucred::Ucred;
 use ::internet::option::Sort;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
+use unix_core::process::ucred::Ucred;
 
 /// Kinds of control messages, and flags (linux/socket.h).
 const RIGHTS: u32 = 1;

@@ -4,9 +4,9 @@ use super::dispatch::Call;
 use super::internet_option;
 use super::socket::{UNIX, with_socket};
 use crate::descriptor::socket::Socket;
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
 
 /// The level of options that all sockets have (asm/socket.h).
 pub(super) const SOCKET_LEVEL: u32 = 1;
@@ -121,7 +121,7 @@ fn value(socket: &Socket, option: u32) -> Result<Vec<u8>> {
         DOMAIN => half(UNIX as u32),
         RECEIVE_TIMEOUT | SEND_TIMEOUT => {
             let patience = socket.settings.patience((option == SEND_TIMEOUT) as usize);
-            Ok(super::uapi::bytes(&[patience / NANOSECONDS, patience % NANOSECONDS / 1000]))
+            Ok(unix_core::uapi::bytes(&[patience / NANOSECONDS, patience % NANOSECONDS / 1000]))
         }
         PEER_CREDENTIALS => Ok(socket.peer().to_bytes().to_vec()),
         LINGER => Ok((LINGERS..LINGERS + 2).flat_map(|at| socket.settings.number(at).to_le_bytes()).collect()),

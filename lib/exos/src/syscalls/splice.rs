@@ -7,13 +7,13 @@ use crate::descriptor::internet_stream::Taking;
 use crate::descriptor::object::{Device, MOST, Object, broken_pipe};
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::socket::Socket;
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
 use crate::pipe::{Pipe, Side, splice};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use internet::option::Sort;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 
 /// Flags: move, do not wait, more to come, a gift.

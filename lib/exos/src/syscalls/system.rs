@@ -1,9 +1,7 @@
 //! Calls on the system as a whole, and on what a process may use of it.
 
 use super::dispatch::Call;
-use super::uapi;
 use crate::descriptor::object::random;
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
 use crate::loader::cpu_entry;
 use crate::process::Process;
@@ -11,8 +9,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::fence;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general::{GRND_INSECURE, GRND_NONBLOCK, GRND_RANDOM, membarrier_cmd as Command};
 use runtime::{clock, exposed, time_slice};
+use unix_core::uapi;
 
 const ARCH_SET_GS: u64 = 0x1001;
 const ARCH_GET_GS: u64 = 0x1004;
@@ -34,7 +34,7 @@ pub(super) fn uname(call: &mut Call<'_>) -> Result<u64> {
 pub(super) fn sysinfo(call: &mut Call<'_>) -> Result<u64> {
     let [to, ..] = call.arguments();
     let kernel = exposed::kernel();
-    let pages = |word: &core::sync::atomic::AtomicU64| word.load(Relaxed) * crate::address_map::PAGE_SIZE;
+    let pages = |word: &core::sync::atomic::AtomicU64| word.load(Relaxed) * linux_abi::address_map::PAGE_SIZE;
     let free = pages(&kernel.free_pages);
     let total = free + pages(&kernel.owned_pages) + pages(&kernel.orphan_pages) + pages(&kernel.kernel_pages);
     let processes = crate::process_table::all().len() as u64;
@@ -62,7 +62,7 @@ pub(super) fn getrandom(call: &mut Call<'_>) -> Result<u64> {
 pub(super) fn arch_prctl(call: &mut Call<'_>) -> Result<u64> {
     let [operation, address, ..] = call.arguments();
     match operation {
-        ARCH_SET_FS if address >= crate::address_map::PROGRAM_END => Err(Errno::EPERM),
+        ARCH_SET_FS if address >= linux_abi::address_map::PROGRAM_END => Err(Errno::EPERM),
         ARCH_SET_FS => {
             cpu_entry::set_segment_base(address);
             Ok(0)

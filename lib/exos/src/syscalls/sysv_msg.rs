@@ -2,18 +2,18 @@
 
 use super::dispatch::Call;
 use super::ipc::{NO_WAIT, Telling, control, numbers, wait};
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
-use crate::ipc::sysv_msg::{COPY, EXCEPT, MOST_BYTES, QUEUE_BYTES};
-use crate::server::protocol::{IpcKind, Request};
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
+use unix_core::ipc::sysv_msg::{COPY, EXCEPT, MOST_BYTES, QUEUE_BYTES};
+use unix_core::server::protocol::{IpcKind, Request};
 
 const TELLING: Telling =
     Telling { kind: IpcKind::Messages, bytes: 120, at: [11, 13], sums: 12, information: limits_or_sums };
 
 /// `struct msginfo`.
 fn limits_or_sums(sums: Option<[u64; 5]>) -> Vec<u8> {
-    const QUEUES: u32 = crate::ipc::id_table::MOST as u32;
+    const QUEUES: u32 = unix_core::ipc::id_table::MOST as u32;
     let [pool, map, headers] = match sums {
         None => [QUEUES * (QUEUE_BYTES / 1024) as u32, QUEUE_BYTES as u32, QUEUE_BYTES as u32],
         Some([_, count, messages, bytes, _]) => [count as u32, messages as u32, bytes as u32],

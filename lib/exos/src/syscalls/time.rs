@@ -2,15 +2,15 @@
 
 use super::dispatch::Call;
 use super::poll::duration;
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::hw::usercopy;
 use crate::process_table;
-use crate::signal::timer::Clock;
 use crate::wait::{self, WakeReason};
 use core::sync::atomic::Ordering::Relaxed;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::{EnvironmentId, area, clock, exposed};
+use unix_core::signal::timer::Clock;
 
 const NANOSECONDS: u64 = 1_000_000_000;
 /// Ticks of `times` in a second.
@@ -164,7 +164,7 @@ fn tell_discipline(settings: u64) -> Result<u64> {
         now % NANOSECONDS / 1000,
         TICK,
     ]);
-    usercopy::write(settings, &super::uapi::bytes(&words))?;
+    usercopy::write(settings, &unix_core::uapi::bytes(&words))?;
     Ok(UNSYNCHRONIZED.1)
 }
 

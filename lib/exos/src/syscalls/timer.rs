@@ -2,15 +2,15 @@
 
 use super::dispatch::Call;
 use super::time::{can_wait, own_clock, own_time, ran, wall_clock};
-use super::uapi;
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
 use crate::process::thread::Thread;
-use crate::signal::frame::Information;
-use crate::signal::set::COUNT;
-use crate::signal::timer::{Clock, Created, Timer};
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::{area, clock};
+use unix_core::signal::frame::Information;
+use unix_core::signal::set::COUNT;
+use unix_core::signal::timer::{Clock, Created, Timer};
+use unix_core::uapi;
 
 const NANOSECONDS: u64 = 1_000_000_000;
 

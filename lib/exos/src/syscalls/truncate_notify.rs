@@ -4,14 +4,15 @@
 //! The server knows who holds a file, and each of those is asked to look. The process that is asked trusts only the
 //! server for the present length of the file. The caller does not wait for a stopped process, which keeps the pages.
 
-use crate::errno::{Errno, Result};
-use crate::process::exit_status::Change;
-use crate::process::{Process, remote_request};
+use crate::process::Process;
 use crate::process_table;
 use crate::procfs;
-use crate::server::handle::node_of;
-use crate::vm::vma::Backing;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
+use unix_core::process::exit_status::Change;
+use unix_core::process::remote_request;
+use vfs::handle::node_of;
+use vm::vma::Backing;
 
 /// Bytes of a file are gone: from the memory of this process, with its copies of them or without. They go from all
 /// other processes, too, where the server says that others still have them.

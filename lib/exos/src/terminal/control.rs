@@ -4,15 +4,15 @@ use super::Terminal;
 use super::job_control::{self, Attempt, controls};
 use super::packet::event;
 use super::pty_master;
-use super::termios::{BYTES, BYTES_2, Modes, OLD_BYTES};
 use crate::descriptor::object::Object;
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::hw::usercopy;
 use crate::process_table;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::{general as linux, ioctl};
+use unix_core::terminal::termios::{BYTES, BYTES_2, Modes, OLD_BYTES};
 
 /// Speed that the modes of a terminal name, in bits a second (`struct termios2`).
 const SPEED: u32 = 38400;

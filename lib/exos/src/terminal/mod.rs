@@ -5,24 +5,14 @@
 //! runs the discipline on what the host sends. The holder of the `master` (pty(7)) feeds a pseudo-terminal, and the
 //! server keeps its name and pages. Job control is the readers' and writers' affair.
 
-pub use unix_core::terminal::{line_discipline, opost, termios};
-
 /// Name of the machine's terminal.
 pub const PATH: &[u8] = b"/dev/console";
 
-#[cfg(target_os = "none")]
 pub mod control;
-#[cfg(target_os = "none")]
 pub mod job_control;
-#[cfg(target_os = "none")]
 mod packet;
-#[cfg(target_os = "none")]
 pub mod pty_master;
-#[cfg(target_os = "none")]
 mod read;
-#[cfg(target_os = "none")]
 mod tty_state;
-#[cfg(target_os = "none")]
 mod write;
-#[cfg(target_os = "none")]
 pub use tty_state::*;

@@ -1,10 +1,10 @@
 //! Packet mode: the master of a pseudo-terminal is told when its slave is flushed or held, or when the side that does
 //! flow control changes (`TIOCPKT`, ioctl_tty(2)).
 
-use super::termios::Modes;
 use super::tty_state::{Terminal, place};
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use linux_raw_sys::general as linux;
+use unix_core::terminal::termios::Modes;
 
 /// What the first byte of a packet says (asm-generic/ioctls.h): data follow, or the sum of these events.
 pub(super) mod event {

@@ -8,25 +8,25 @@
 use super::control;
 use super::job_control;
 use super::packet::event;
-use super::termios::Modes;
 use super::tty_state::{self, Screen, Terminal, place};
 use crate::descriptor::file_ops::FileOps;
 use crate::descriptor::object::{Event, Object};
 use crate::descriptor::open_file::OpenFile;
-use crate::errno::{Errno, Result};
 use crate::hw::current::process;
 use crate::hw::usercopy;
 use crate::pipe::Pipe;
 use crate::syscalls::open_absolute;
-use crate::vfs::initramfs::TERMINALS;
 use crate::wait;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::{general as linux, ioctl};
 use runtime::predicate::{Operator, Term, word};
+use unix_core::terminal::termios::Modes;
+use vfs::initramfs::TERMINALS;
 
 /// Bytes that are typed at a time.
 const AT_ONCE: usize = 256;

@@ -1,12 +1,12 @@
 //! Reading from a terminal: lines, or as many bytes as `VMIN` and `VTIME` ask for.
 
 use super::job_control::{self, Attempt};
-use super::termios::Modes;
 use super::tty_state::{Screen, Terminal};
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
 use crate::wait::{self, WakeReason};
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use unix_core::terminal::termios::Modes;
 
 /// Nanoseconds in a unit of `VTIME`.
 const TENTH: u64 = 100_000_000;
@@ -14,7 +14,7 @@ const TENTH: u64 = 100_000_000;
 impl Terminal {
     /// `read`: into the program's memory.
     pub fn read(&self, to: u64, count: u64, nonblocking: bool) -> Result<u64> {
-        let most = count.min(crate::address_map::PAGE_SIZE);
+        let most = count.min(linux_abi::address_map::PAGE_SIZE);
         if most == 0 {
             return Ok(0);
         }

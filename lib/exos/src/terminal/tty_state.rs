@@ -4,21 +4,21 @@
 //! Counts only grow, as in a pipe, so that a waiter sleeps on a wakeup predicate over them. A pseudo-terminal has a
 //! ring besides, which carries what is printed to its master.
 
-use super::line_discipline::{Cell, Discipline, Effects, LINE_BYTES, Line};
-use super::opost;
-use super::termios::{self, Modes};
-use crate::address_map::PAGE_SIZE;
-use crate::errno::{Errno, Result};
 use crate::hw::mapping::{Mapping, Mappings, lock_in};
 use crate::pipe::Pipe;
-use crate::vfs::initramfs::device;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use linux_abi::address_map::PAGE_SIZE;
+use linux_abi::errno::{Errno, Result};
 use runtime::lock::Held;
 use runtime::predicate::{Operator, Term, word};
 use runtime::{KeyIndex, PageNumber};
+use unix_core::terminal::line_discipline::{Cell, Discipline, Effects, LINE_BYTES, Line};
+use unix_core::terminal::opost;
+use unix_core::terminal::termios::{self, Modes};
+use vfs::initramfs::device;
 
 /// Pages of a terminal.
 pub const PAGES: usize = 4;

@@ -3,15 +3,15 @@
 use super::job_control::{self, Attempt};
 use super::tty_state::{Screen, Terminal};
 use crate::descriptor::object::{has_host_room, send, send_now, wait_for_room};
-use crate::errno::{Errno, Result};
 use crate::hw::usercopy;
 use crate::pipe::Pipe;
-use crate::pipe::ring::ATOMIC;
 use crate::wait;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::Kind;
 use runtime::predicate::Term;
+use unix_core::pipe::ring::ATOMIC;
 
 /// Bytes that are processed at a time: one frame holds them even if each becomes two.
 const AT_ONCE: u64 = abi::host_channel::PAYLOAD as u64 / 2;

@@ -4,15 +4,9 @@
 //! the stack of `lib/network` over it (`link`). Sockets and ports stay with the server, which hands commands to the
 //! keeper (`requests`). `streams` moves bytes between the pages of sockets and connections of the stack.
 
-#[cfg(target_os = "none")]
 mod convert;
-#[cfg(target_os = "none")]
 mod information;
-#[cfg(target_os = "none")]
 pub mod keeper;
-#[cfg(target_os = "none")]
 mod link;
-#[cfg(target_os = "none")]
 pub mod requests;
-#[cfg(target_os = "none")]
 mod streams;

@@ -3,20 +3,20 @@
 //! Invariant: at most one [`Command::Look`] for each time that the keeper asked to be told, so that programs cannot
 //! make the queue longer than there are sockets. Datagrams in it have at most [`DATAGRAM_BYTES`].
 
-use crate::errno::{Errno, Result};
 use crate::hw::card;
 use crate::server::dispatch::FileServer;
-use crate::server::protocol::{NETWORK_DONE, NETWORK_WORK, NOT_YET};
-use crate::vfs::inode::NodeId;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use internet::address::{Address, Endpoint};
 use internet::device::Device;
+use linux_abi::errno::{Errno, Result};
 use network::slab::Handle;
 use runtime::EnvironmentId;
 use runtime::transfer::Message;
+use unix_core::server::protocol::{NETWORK_DONE, NETWORK_WORK, NOT_YET};
+use vfs::inode::NodeId;
 
 /// Bytes of datagrams that may wait for the keeper.
 const DATAGRAM_BYTES: usize = 512 << 10;

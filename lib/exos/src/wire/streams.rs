@@ -13,20 +13,20 @@
 
 use super::information;
 use super::keeper::Keeper;
-use crate::address_map::PAGE_SIZE;
-use crate::errno::{Errno, Result};
 use crate::hw::mapping::Mapping;
 use crate::server::dispatch::FileServer;
 use crate::server::wire_sockets::Sides;
-use crate::vfs::inode::NodeId;
 use alloc::vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use internet::option::{self, place};
 use internet::page::{self, RING, state, watch};
 use internet::ring::{FINISHED, LARGE, RESET, Ring, advance};
+use linux_abi::address_map::PAGE_SIZE;
+use linux_abi::errno::{Errno, Result};
 use network::slab::Handle;
 use network::tcp::block::{Block, Error, Options, State};
 use network::time::Time;
+use vfs::inode::NodeId;
 
 /// Bytes of one connection that the stack keeps until they are acknowledged, and of all together.
 const SEND_LIMIT: u32 = 192 << 10;

@@ -3,4 +3,3 @@
 pub mod mounts;
 pub mod net_counters;
 pub mod net_settings;
-

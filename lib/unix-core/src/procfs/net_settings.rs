@@ -3,10 +3,10 @@
 //! The table names a folder in brackets, then a file and its value on each line. Three values stand for the folders
 //! `all`, `default` and `lo`. The files are read only: no value changes what ExOS does.
 
-use linux_raw_sys::general::{S_IFDIR as DIRECTORY, S_IFREG as FILE};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use linux_raw_sys::general::{S_IFDIR as DIRECTORY, S_IFREG as FILE};
 
 const TABLE: &str = include_str!("net_settings.txt");
 /// Folders that a `*` stands for.

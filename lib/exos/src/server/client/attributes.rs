@@ -1,11 +1,11 @@
 //! What is told of nodes, and what may be set of it.
 
 use super::{Client, Found};
-use crate::errno::{Errno, Result};
-use crate::server::handle::{is_first_mount, node_of};
-use crate::server::protocol::{self, AttributeRequest, Request};
-use crate::vfs::inode::Status;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
+use unix_core::server::protocol::{self, AttributeRequest, Request};
+use vfs::handle::{is_first_mount, node_of};
+use vfs::inode::Status;
 
 impl Client {
     /// What `stat` tells.

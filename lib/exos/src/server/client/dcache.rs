@@ -1,14 +1,14 @@
 //! What a process finds out by itself: what the server shows to everybody of names and nodes.
 
 use super::Client;
-use crate::errno::Result;
 use crate::hw::library_image;
-use crate::server::handle::{is_first_mount, node_of};
-use crate::server::protocol;
-use crate::vfs::dcache::{self, Dcache};
-use crate::vfs::inode::{OwnerAndMode, Status};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Acquire;
+use linux_abi::errno::Result;
+use unix_core::server::protocol;
+use vfs::dcache::{self, Dcache};
+use vfs::handle::{is_first_mount, node_of};
+use vfs::inode::{OwnerAndMode, Status};
 
 impl Client {
     /// The node that a path leads to, where the dcache shows all of the way: no RPC.

@@ -2,10 +2,10 @@
 
 use super::Client;
 use super::dcache::notice;
-use crate::disk::block_cache::LINES;
-use crate::errno::Result;
-use crate::server::protocol::{DISK_LINES, DiskRequest, Request};
 use core::sync::atomic::AtomicU64;
+use linux_abi::errno::Result;
+use unix_core::block_cache::LINES;
+use unix_core::server::protocol::{DISK_LINES, DiskRequest, Request};
 
 impl Client {
     /// A request about bytes of a disk, `(first byte, bytes)`, whose contents lie in the window. Nothing: it is done.

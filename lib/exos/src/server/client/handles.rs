@@ -2,12 +2,12 @@
 //! difference. Nodes in flight to other processes are here too.
 
 use super::Client;
-use crate::errno::Result;
-use crate::server::handle::{Handle, is_first_mount, node_of, right};
-use crate::server::handle_cache::HandleCache;
-use crate::server::protocol::{self, Request};
 use alloc::vec::Vec;
+use linux_abi::errno::Result;
 use linux_raw_sys::general as linux;
+use unix_core::server::handle_cache::HandleCache;
+use unix_core::server::protocol::{self, Request};
+use vfs::handle::{Handle, is_first_mount, node_of, right};
 
 /// What became of a node that was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

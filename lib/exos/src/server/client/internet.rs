@@ -2,10 +2,8 @@
 //! window.
 
 use super::Client;
-use crate::errno::Result;
 use crate::hw::card;
 use crate::hw::current::process;
-use crate::server::protocol::{InternetRequest, Listed, Request, WINDOW_BYTES};
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,8 +12,10 @@ use internet::address::Endpoint;
 use internet::control::Sending;
 use internet::datagram::{HEAD_BYTES, HEAD_WORDS, Head};
 use internet::device::Device;
+use linux_abi::errno::Result;
 use runtime::PageNumber;
 use runtime::transfer::Message;
+use unix_core::server::protocol::{InternetRequest, Listed, Request, WINDOW_BYTES};
 
 /// Bits of a request to send, above its length: more bytes of the datagram come; there is an address.
 const MORE: u64 = 1 << 24;

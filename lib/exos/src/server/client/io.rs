@@ -1,12 +1,12 @@
 //! The bytes and pages of files that a process holds, and the entries of directories.
 
 use super::Client;
-use crate::errno::Result;
-use crate::server::protocol::{self, Request, WINDOW_BYTES};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
+use linux_abi::errno::Result;
+use unix_core::server::protocol::{self, Request, WINDOW_BYTES};
 
 impl Client {
     /// Reads into the program's memory, at most what the window holds; fewer bytes than asked for mean the end.

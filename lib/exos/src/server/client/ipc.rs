@@ -2,10 +2,10 @@
 
 use super::Client;
 use super::dcache::notice;
-use crate::errno::Result;
-use crate::server::protocol::{FUTEX_WAKES, FUTEX_WAKES_WORDS, IpcCommand, IpcKind, Listed, MOUNTS, Request};
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
+use linux_abi::errno::Result;
+use unix_core::server::protocol::{FUTEX_WAKES, FUTEX_WAKES_WORDS, IpcCommand, IpcKind, Listed, MOUNTS, Request};
 
 impl Client {
     /// One operation that needs no more than words; the result is the words of the answer.

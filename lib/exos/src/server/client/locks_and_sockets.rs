@@ -3,13 +3,13 @@
 
 use super::Client;
 use crate::descriptor::socket::Kind as SocketKind;
-use crate::errno::{Errno, Result};
-use crate::process::ucred::Ucred;
-use crate::server::protocol::{LockRequest, Request, TokenKind};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
+use linux_abi::errno::{Errno, Result};
 use runtime::PageNumber;
 use runtime::transfer::Message;
+use unix_core::process::ucred::Ucred;
+use unix_core::server::protocol::{LockRequest, Request, TokenKind};
 
 impl Client {
     /// Asks for a lock on bytes `range.0` to `range.1`; what stands in the way is kind, first byte, last byte, process.

@@ -7,16 +7,16 @@
 //! through.
 
 use super::Client;
-use crate::address_map::PAGE_SIZE;
-use crate::errno::Result;
 use crate::hw::current::process;
 use crate::hw::mapping::Mapping;
-use crate::server::handle::{is_first_mount, node_of};
-use crate::vfs::inode::{Status, is_read_noted};
 use alloc::vec;
 use alloc::vec::Vec;
+use linux_abi::address_map::PAGE_SIZE;
+use linux_abi::errno::Result;
 use linux_raw_sys::general::S_IFREG;
 use runtime::{PageNumber, clock};
+use vfs::handle::{is_first_mount, node_of};
+use vfs::inode::{Status, is_read_noted};
 
 /// Pages that are kept mapped.
 const KEPT: usize = 2;
@@ -43,7 +43,7 @@ struct View {
 
 /// The pages that are mapped, and the one that may come to be.
 #[derive(Debug, Default)]
-pub struct Views {
+pub(super) struct Views {
     mapped: Vec<View>,
     /// The page that was read last by asking, and how often.
     asked: (Place, u32),

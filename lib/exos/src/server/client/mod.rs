@@ -29,17 +29,17 @@ pub use open::{Opened, OpenedProgram, PrefaultSet, program_generation};
 pub use rpc::{TakingOver, admit, draw, draw_for_end, signal, tell_parent};
 
 use self::mapped_pages::Views;
-use super::protocol::{self, ELSEWHERE, Request, WINDOW_BYTES, outcome};
-use crate::errno::{Errno, Result};
 use crate::hw::current::{process, thread_if_any};
 use crate::hw::mapping::Mapping;
 use crate::loader::cpu_entry;
 use crate::wait;
 use alloc::vec;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
 use runtime::predicate::{Operator, clock, word};
 use runtime::transfer::{self, Kind, Message};
 use runtime::{EnvironmentId, Error, Failure, PageNumber, exposed, time_slice};
+use unix_core::server::protocol::{self, ELSEWHERE, Request, WINDOW_BYTES, outcome};
 
 /// The connection of one process.
 #[derive(Debug)]

@@ -1,9 +1,9 @@
 //! The mount table: calls that change it, and its text.
 
 use super::{Client, Found};
-use crate::errno::{Errno, Result};
-use crate::server::protocol::{Request, WINDOW_BYTES};
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
+use unix_core::server::protocol::{Request, WINDOW_BYTES};
 
 impl Client {
     /// `mount`: target, source, kind and options; the first two begin at nodes.

@@ -1,12 +1,12 @@
 //! Operations on paths: names, links and roots.
 
 use super::{Client, Found};
-use crate::errno::{Errno, Result};
-use crate::server::protocol::{self, Request};
-use crate::vfs::inode::Status;
-use crate::vfs::mount_table::FIRST;
-use crate::vfs::namespace::ROOT;
 use alloc::vec::Vec;
+use linux_abi::errno::{Errno, Result};
+use unix_core::server::protocol::{self, Request};
+use vfs::inode::Status;
+use vfs::mount_table::FIRST;
+use vfs::namespace::ROOT;
 
 impl Client {
     /// The node of a directory to work in, held.

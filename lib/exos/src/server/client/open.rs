@@ -4,12 +4,12 @@ use super::dcache::notice;
 use super::handles::Kept;
 use super::io::numbered;
 use super::{Client, Found};
-use crate::errno::Result;
-use crate::server::protocol::{self, Request};
-use crate::vfs::namespace::ROOT;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Acquire;
+use linux_abi::errno::Result;
+use unix_core::server::protocol::{self, Request};
+use vfs::namespace::ROOT;
 
 /// A node that was opened, and is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 //! Registration with the server of the children and threads that a process makes, and the window that each begins with.
 
 use super::{Client, window_pages};
-use crate::errno::Result;
 use crate::hw::mapping::Mapping;
-use crate::server::protocol::{Request, WINDOW_BYTES};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
+use linux_abi::errno::Result;
 use runtime::{EnvironmentId, PageNumber};
+use unix_core::server::protocol::{Request, WINDOW_BYTES};
 
 impl Client {
     /// Makes a new environment a client.

@@ -1,12 +1,12 @@
 //! What is asked without a window, and without a lock: who asks may hold the connection already.
 
 use super::call;
-use crate::errno::Result;
-use crate::server::protocol::{Request, outcome};
-use crate::signal::frame::Information;
 use abi::budget::Resource;
+use linux_abi::errno::Result;
 use runtime::transfer::Message;
 use runtime::{EnvironmentId, PageNumber, time_slice};
+use unix_core::server::protocol::{Request, outcome};
+use unix_core::signal::frame::Information;
 
 /// What needs no window, and no lock: who asks may hold the connection already.
 fn ask(server: EnvironmentId, message: Message) -> Result<Message> {
