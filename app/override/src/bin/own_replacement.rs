@@ -18,16 +18,16 @@ use abi::page_table::{MapRow, WRITE};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec::Vec;
-use exos::address_map::{PAGE_MASK, PAGE_SIZE};
-use exos::errno::Result;
 use exos::hw::current::process;
 use exos::hw::pager::OwnPages;
 use exos::override_tables::OverrideTables;
 use exos::process::Process;
 use exos::syscalls::Call;
-use exos::vm::address_space::{Access, AddressSpace, FaultError, PageOps};
-use exos::vm::page_record::{COPY_ON_WRITE, SHARED, entry, page_of};
-use exos::vm::vma::{Backing, Protection, Vma};
+use linux_abi::address_map::{PAGE_MASK, PAGE_SIZE};
+use linux_abi::errno::Result;
+use vm::address_space::{Access, AddressSpace, FaultError, PageOps};
+use vm::page_record::{COPY_ON_WRITE, SHARED, entry, page_of};
+use vm::vma::{Backing, Protection, Vma};
 
 exos::image!(
     OverrideTables::EXOS
