@@ -30,6 +30,8 @@ entry!(main);
 
 /// How long the answer to a request may take, in nanoseconds. It is for a busy host; what it took is told.
 const ANSWER: u64 = 20_000_000_000;
+/// The same where nothing can be given up, and no answer comes.
+const NO_ANSWER: u64 = 400_000_000;
 /// How long ExOS may take for whatever it does.
 const LIMIT: u64 = 60_000_000_000;
 /// Pages that this program and the making of the other system take.
@@ -65,7 +67,7 @@ fn run() -> Result<(), String> {
     check_other(&other, half)?;
     other.destroy().map_err(explain)?;
     await_full(&exos)?;
-    let missing = ask(half + OWN, clock::now() + ANSWER);
+    let missing = ask(half + OWN, clock::now() + NO_ANSWER);
     println!("where nothing can be given up it is refused: {}", missing > 0);
     if !exos.wait(clock::now() + LIMIT) || exos.status() != Some(0) {
         return Err(format!("ExOS ended with status {:?}", exos.status()));

@@ -186,7 +186,7 @@ fn a_creator_frees_nothing_in_place_of_what_another_owner_freed(world: &World) -
     let before = figures();
     let first = launch(prepare(world, wait, 0)?)?;
     let root = first.space.root;
-    while let Err(failure) = syscall::environment_destroy(KeyIndex::FIRST, first.number, 0) {
+    while let Err(failure) = syscall::environment_destroy(KeyIndex::FIRST, first.number) {
         check!(failure.error == Error::Again, "destroying gave {failure:?}");
     }
     granted!(first.pages.free(root));
@@ -209,7 +209,7 @@ fn a_creator_ends_an_environment_with_any_key(world: &World) -> Outcome {
     let stranger = key::derive(KeyIndex::WELL_KNOWN, Rights::ALL, 0);
     let stranger = granted!(stranger);
     refused!(syscall::event_raise(stranger, child.number, 1), NotPermitted);
-    refused!(syscall::environment_destroy(stranger, child.number, 0), Again);
+    refused!(syscall::environment_destroy(stranger, child.number), Again);
     check!(!child.alive(), "the child lives on");
     granted!(key::discard(stranger));
     granted!(child.destroy());
