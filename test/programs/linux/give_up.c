@@ -21,6 +21,15 @@ static unsigned long free_bytes(void) {
     return sysinfo(&info) ? 0 : info.freeram;
 }
 
+// Pages of this process that are in memory.
+static unsigned long resident(void) {
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file || fscanf(file, "%*u %lu", &pages) != 1) _exit(3);
+    fclose(file);
+    return pages;
+}
+
 static void fill(char *at, size_t bytes, uint64_t seed) {
     for (size_t index = 0; index < bytes; index += 64) *(uint64_t *)(at + index) = seed ^ index;
 }
@@ -56,18 +65,18 @@ int main(void) {
     }
     fill_the_rest();
     puts("the machine is full"), fflush(stdout);
-    for (int rounds = 0, is_full_again = 0; rounds < ROUNDS;) {
+    unsigned long had = resident(), quarter = info.totalram / 4;
+    for (int rounds = 0, is_full_again = 0, is_taken = 0; rounds < ROUNDS;) {
         char word = 'x';
         wrong += !is_filled(memory, kept, 1);
         for (size_t at = 0; at < kept; at += PART)
             wrong += pread(file, copy, PART, at) != PART || !is_filled(copy, PART, at);
         wrong += write(pipes[1], &word, 1) != 1 || read(pipes[0], &word, 1) != 1 || word != 'x';
         usleep(50000);
+        // The other system holds what was given up, and later has ended.
+        is_taken |= resident() + quarter / PAGE < had && free_bytes() < quarter;
         if (is_full_again) rounds++;
-        else if (free_bytes() > info.totalram / 3) {
-            // Transient while the pages are on their way to the other system.
-            usleep(150000);
-            if (free_bytes() <= info.totalram / 3) continue;
+        else if (is_taken && free_bytes() > info.totalram / 3) {
             // The latest are still there; those that were taken come back as far as there is memory.
             for (needed = part_count; needed > 0 && free_bytes() > LEFT; needed--) fill(parts[needed - 1], PART, 9);
             puts("the machine is full again"), fflush(stdout);

@@ -23,11 +23,11 @@ static const char *const arguments[ROWS] = {
     [ROW_BATCH] = "sn", [ROW_KEY_DERIVE] = "kjnn", [ROW_KEY_COPY] = "knejk", [ROW_KEY_DROP] = "ejk", [ROW_PAGE_BECOME] = "kpnn",
     [ROW_ACCESS_LIST_SET] = "klnkn", [ROW_PAGE_ALLOCATE] = "klktsn", [ROW_PAGE_FREE] = "kp", [ROW_PAGE_CLAIM] = "kpkl",
     [ROW_PAGE_UNBIND] = "kpta", [ROW_PAGE_MAP] = "ktsn", [ROW_ADDRESS_SPACE_SWITCH] = "kt", [ROW_PAGE_TABLE_LINK] = "ktanpk",
-    [ROW_PAGE_TABLE_UNLINK] = "ktan", [ROW_PAGE_TABLE_COPY] = "ktanpk", [ROW_ENVIRONMENT_CREATE] = "ks", [ROW_ENVIRONMENT_DESTROY] = "ken",
+    [ROW_PAGE_TABLE_UNLINK] = "ktan", [ROW_PAGE_TABLE_COPY] = "ktanpk", [ROW_ENVIRONMENT_CREATE] = "ks", [ROW_ENVIRONMENT_DESTROY] = "ke",
     [ROW_BUDGET_MOVE] = "keennn", [ROW_CONTEXT_SET] = "na", [ROW_EVENT_RAISE] = "ken", [ROW_TIME_SLICE_ALLOCATE] = "kenn",
     [ROW_TIME_SLICE_FREE] = "knn", [ROW_TIME_SLICE_YIELD] = "e", [ROW_CPU_KICK] = "n", [ROW_REGION_NAME] = "kpn",
     [ROW_REGION_COPY] = "kpnsnn", [ROW_REVOCATION_REQUEST] = "kennn", [ROW_REVOCATION_ENFORCE] = "ke", [ROW_ENTROPY_READ] = "sn",
-    [ROW_ENVIRONMENT_RENEW] = "kekpn", [ROW_DEVICE_BIND] = "knnen", [ROW_DEVICE_SUBMIT] = "knnsn", [ROW_FILTER_INSERT] = "knsnn",
+    [ROW_DEVICE_BIND] = "knnen", [ROW_DEVICE_SUBMIT] = "knnsn", [ROW_FILTER_INSERT] = "knsnn",
     [ROW_PACKET_SEND] = "kpsn",
 };
 

@@ -172,7 +172,8 @@ impl Actor {
 
     fn free(&mut self) -> Outcome {
         let Some(page) = self.pick_held() else { return Ok(()) };
-        refused!(syscall::page_free(KeyIndex::WELL_KNOWN, PageNumber(page)), NotPermitted);
+        let own = Allocator::own();
+        refused!(syscall::page_claim(KeyIndex::WELL_KNOWN, PageNumber(page), own.key, own.list), NotPermitted);
         granted!(Allocator::own().free(PageNumber(page)));
         self.held.retain(|held| *held != page);
         add(&self.page(page).state, i64::from(ORPHAN) << 8);

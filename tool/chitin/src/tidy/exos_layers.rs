@@ -187,19 +187,19 @@ mod tests {
 
     #[test]
     fn an_import_of_a_layer_above_is_found() {
-        assert_eq!(found("vm/vma.rs", "use crate::process::fork::fork;"), ["vm/vma.rs -> process::fork"]);
+        assert_eq!(found("hw/pager.rs", "use crate::process::fork::fork;"), ["hw/pager.rs -> process::fork"]);
         assert_eq!(found("wait.rs", "fn f() { crate::signal::send(); }"), ["wait.rs -> signal::send"]);
-        let source = "use super::super::{errno, syscalls::Call};";
+        let source = "use super::super::{wait, syscalls::Call};";
         assert_eq!(found("process/exit.rs", source), ["process/exit.rs -> syscalls"]);
-        let subject = Subject::planted(vec![(&format!("{ROOT}vfs/inode.rs"), "use crate::init::boot;")]);
+        let subject = Subject::planted(vec![(&format!("{ROOT}hw/mapping.rs"), "use crate::init::boot;")]);
         assert_eq!(check(&subject).len(), 1);
     }
 
     #[test]
     fn what_lies_below_or_in_a_test_is_fine() {
-        assert!(found("process/exit.rs", "use crate::vm::vma::Vma; use super::fork;").is_empty());
+        assert!(found("process/exit.rs", "use crate::hw::usercopy; use super::fork;").is_empty());
         assert!(found("process/exit.rs", "use crate::server::client::Client;").is_empty());
-        assert!(found("vm/vma.rs", "#[cfg(test)] mod tests { use crate::process::fork; }").is_empty());
+        assert!(found("hw/pager.rs", "#[cfg(test)] mod tests { use crate::process::fork; }").is_empty());
         assert!(found("lib.rs", "pub use crate::process::fork;").is_empty());
     }
 

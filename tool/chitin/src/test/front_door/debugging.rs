@@ -80,7 +80,7 @@ main /movable
     well(
         "an_interrupt_that_a_program_ignores",
         "$chitin run -- sh -c 'trap \"\" INT; echo ready; sleep 1000' > out 2> told & run=$!
-            until grep -q ready out; do sleep 0.2; done; kill -INT $run; until grep -q again told; do sleep 0.5; done
+            until grep -qs ready out; do sleep 0.2; done; kill -INT $run; until grep -q again told; do sleep 0.5; done
             grep -c . told; kill -INT $run; wait $run; echo $?",
         "1\n130\n",
     ),
