@@ -478,7 +478,8 @@ impl Kernel {
         if state(info).kind == PageKind::Ordinary {
             self.end_ring_of(page, info);
         }
-        // No environment sees what is in a list: it keeps its generation, so that its creator knows it again.
+        // A generation says that contents changed hands. No environment sees the contents of an access list, and the
+        // creator of a child tells by the generation whether the child has freed its list.
         if state(info).kind != PageKind::AccessList {
             memory::begin_generation(info);
         }

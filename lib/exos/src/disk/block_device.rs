@@ -15,8 +15,7 @@ use linux_raw_sys::ioctl;
 use runtime::predicate::{Operator, word};
 use unix_core::block_cache::LINE;
 use unix_core::server::protocol::DiskRequest;
-use vfs::disk_number::SECTOR;
-use vfs::disk_number::number_of;
+use vfs::disk_number::{SECTOR, number_of};
 
 /// A disk that is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

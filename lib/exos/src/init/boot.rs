@@ -36,9 +36,7 @@ use runtime::image::Image;
 use runtime::lock::Lock;
 use runtime::page::{self, Allocator};
 use runtime::{EnvironmentId, KeyIndex, PageNumber, area, key, syscall};
-use unix_core::session::command;
-use unix_core::session::first_process;
-use unix_core::session::status_page;
+use unix_core::session::{command, first_process, status_page};
 use unix_core::terminal::termios::Modes;
 use vfs::cpio;
 

@@ -21,8 +21,7 @@ use runtime::window::Window;
 use runtime::{EnvironmentId, KeyIndex, Kind, channel, exposed};
 use unix_core::pipe::ring::CAPACITY;
 use unix_core::process::exit_status::{DESTROYED, Status};
-use unix_core::session::loadavg;
-use unix_core::session::status_page;
+use unix_core::session::{loadavg, status_page};
 use unix_core::signal::pending::from_system;
 
 /// After how long the session tries again to pass on what came before the first process had begun, in nanoseconds.

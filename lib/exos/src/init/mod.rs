@@ -1,9 +1,11 @@
 //! The session: what the machine was started for, from the boot archive to the final record.
 //!
-//! `cpio`, `stored_gzip` and `command` read what the host sent, `boot` makes the server and the first process. `event_loop`
-//! feeds its standard input or its terminal (`console_tty`), passes signals on and waits for its end. `loadavg`
-//! averages how much there is to do, `setuid_spawner` makes successor environments for set-id programs, and `pid_map`
-//! publishes them. `reaper` takes care of orphans, `enforcer` of processes that ignore SIGKILL.
+//! `boot` makes the server and the first process from what the host sent. `event_loop` feeds standard input or the
+//! terminal (`console_tty`), passes signals on and waits for the end. `disks` opens and closes what `/disk` keeps.
+//! `setuid_spawner` makes successor environments for set-id programs. `reaper` takes care of orphans, `enforcer` of
+//! processes that ignore SIGKILL, with `robust_locks` for the mutexes that those held. `cost` tells what the run cost.
+//!
+//! The pure part is `unix_core::session`: the command, what processes are told, load averages, the map of numbers.
 
 pub mod boot;
 mod console_tty;

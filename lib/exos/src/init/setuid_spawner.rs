@@ -13,8 +13,7 @@ use linux_abi::errno::{Errno, Result};
 use runtime::address_space::Access;
 use runtime::predicate::{Operator, Term, word};
 use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed, syscall};
-use unix_core::session::first_process;
-use unix_core::session::status_page;
+use unix_core::session::{first_process, status_page};
 
 /// What the session remembers of them.
 #[derive(Debug, Default)]

@@ -1,4 +1,5 @@
-//! Making a program ready to run: its file checked, its memory laid out, its stack built.
+//! The last step to a program: its first instruction (`cpu_entry`), and the calls that it finds in memory (`vdso`).
+//! The crate `program` checks its file, and lays out its memory and its stack.
 
 pub mod cpu_entry;
 pub mod vdso;

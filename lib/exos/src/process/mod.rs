@@ -1,9 +1,9 @@
 //! A Linux process: one environment, its memory, its descriptors, its relatives.
 //!
-//! `create` makes the environment, `fork` copies a process, `exec` changes its program, `exit` and `wait` end it and
-//! tell its parent. A process that executes a set-id program hands over to a fresh environment (`setuid_handover`),
-//! which continues as the same process (`setuid_resume`) from the state it was left (`exec_state`). All state is here,
-//! found through a pointer in the environment area.
+//! `environment` makes the environment, `fork` copies a process, `exec` changes its program, `exit` and `wait` end
+//! it and tell its parent. A process that executes a set-id program hands over to a fresh environment
+//! (`setuid_handover`), which continues as the same process (`setuid_resume`) from the state it was left
+//! (`unix_core::process::exec_state`). All state is here, found through a pointer in the environment area.
 
 pub mod change_user;
 pub mod child_start;

@@ -5,10 +5,7 @@ use abi::device::DeviceInfo;
 use alloc::format;
 use alloc::string::String;
 use core::sync::atomic::Ordering::Acquire;
-use vfs::disk_number::MAJOR;
-use vfs::disk_number::MINORS;
-use vfs::disk_number::MOST;
-use vfs::disk_number::letter;
+use vfs::disk_number::{MAJOR, MINORS, MOST, letter};
 
 fn disks() -> impl Iterator<Item = (u64, &'static DeviceInfo)> {
     (0..MOST).map_while(|number| disk::find(number).map(|(_, info)| (number, info)))

@@ -1,8 +1,8 @@
 //! The server of the memory file system: an ordinary, unprivileged environment that keeps what strangers rely on
 //! (DESIGN.md §5, home c; xok-exos-sosp97 §3.3). Processes reach it by protected control transfer.
 //!
-//! `protocol` is what travels, `handle` is what a client holds, `client` runs in each process, `handle_cache` keeps
-//! what a client closed. In the server:
+//! `unix_core::server::protocol` is what travels, `vfs::handle` is what a client holds, `client` runs in each process.
+//! In the server:
 //! - Requests: `dispatch`; `name_ops` makes, names and removes files; `fast_write` serves small writes; `mount_ops`
 //!   changes mounts.
 //! - Sharing: `sharing` has locks, FIFOs and files without names, `pty` pseudo-terminals, `sysv_ipc` System V objects

@@ -8,8 +8,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use unix_core::process::credentials::{Change, Credentials, KEEP, ResIds};
-use unix_core::server::protocol::Request;
-use unix_core::server::protocol::WINDOW_BYTES;
+use unix_core::server::protocol::{Request, WINDOW_BYTES};
 use vfs::supplementary_groups::{self, Groups};
 
 const USER: u64 = 0;

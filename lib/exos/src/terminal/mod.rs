@@ -1,4 +1,5 @@
-//! Terminals: the line discipline and the modes (pure), and the pages that the processes of a session share.
+//! Terminals: the pages that the processes of a session share. The line discipline and the modes are in
+//! `unix_core::terminal`.
 //!
 //! A terminal lies between relatives who can only hurt each other (DESIGN.md §5, home b). Each holder of the key may
 //! type, read, and change the modes, and each checks what it finds. The session feeds the machine's own terminal: it

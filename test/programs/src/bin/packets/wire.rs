@@ -193,8 +193,9 @@ pub(crate) fn insert(key: KeyIndex, wanted: &FilterSpecification) -> Result<u64,
     again(|| insert_step(key, wanted))
 }
 
+/// Removes a filter that this program inserted, by a key without rights: it is charged for it (decision 0052).
 pub(crate) fn remove(filter: u64) -> Result<(), Failure> {
-    again(|| syscall::filter_remove(KEY, filter))
+    again(|| syscall::filter_remove(KeyIndex::WELL_KNOWN, filter))
 }
 
 /// A root for frames of [`KIND`], which has no ring.
