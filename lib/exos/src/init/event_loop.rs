@@ -159,7 +159,9 @@ impl Input {
         }
         if self.ended {
             self.ended = false;
+            // A reader that sleeps watches the holder of the end, and looks at the count when that changes.
             pipe.leave(Side::Write);
+            pipe.release_end(Side::Write, runtime::area::number().0);
         }
     }
 

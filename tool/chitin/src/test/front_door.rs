@@ -316,6 +316,8 @@ dir\nfifo\nout\nsaid\ntext\ntmp\n",
     well("the_last_of_two_variables_counts", "$chitin run -e A=1 -e PATH=/nowhere -e A=2 -e PATH=/bin -- env", "HOME=/root\nA=2\nPATH=/bin\n"),
     well("ten_megabytes_of_every_byte_come_back", r#"perl -e 'print pack("C*", 0..255) x 40960' > all
         $chitin run -- /bin/cat < all > back; echo $?; cmp all back && wc -c < back"#, "0\n10485760\n"),
+    well("input_that_ends_while_its_reader_sleeps", "mkfifo input; $chitin run -- /bin/cat < input > out & exec 3> input; echo line >&3
+        until grep -q line out; do sleep 0.1; done; sleep 0.5; exec 3>&-; wait $!; echo $?; cat out", "0\nline\n"),
     plain("input_that_cannot_be_read", "$chitin run -- /bin/cat < /", 125, "cannot read standard input: Is a directory"),
     plain("output_that_is_full", "$chitin run -- /bin/yes > /dev/full", 125, "cannot write to standard output: No space"),
     Visit { name: "complaints_that_nobody_can_read", lines: "$chitin run -- /bin/none 2> /dev/full", status: 127, output: "", told: "", needs: &[] },
