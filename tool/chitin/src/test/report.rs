@@ -14,7 +14,7 @@ use crate::failure::Result;
 /// Lines of a failed test's transcript that are shown.
 const SHOWN: usize = 40;
 /// How many of the longest tests are named at the end.
-const SLOWEST: usize = 5;
+const SLOWEST: usize = 20;
 /// Events that the report leaves out.
 const SHORT: Duration = Duration::from_secs(5);
 /// Pause between two lines of progress where there is no terminal.
@@ -91,7 +91,7 @@ impl Report {
     }
 
     /// Ends the progress, says why tests were skipped, names the longest tests, and says what each kind of test took.
-    /// All times are written to `times.txt` among the results.
+    /// The times of a run of many tests are written to `times.txt` among the results.
     ///
     /// # Errors
     /// When that file cannot be written.
@@ -102,9 +102,10 @@ impl Report {
         for (took, name) in self.times.longest_first().iter().take(SLOWEST).filter(|(took, _)| *took > SHORT) {
             self.progress.line(&format!("chitin: {name} took {} s", took.as_secs()));
         }
-        if self.done > SLOWEST {
-            self.progress.line(&format!("chitin: {}", self.times.by_kind()));
+        if self.done <= SLOWEST {
+            return Ok(());
         }
+        self.progress.line(&format!("chitin: {}", self.times.by_kind()));
         self.times.write(&self.results)
     }
 
