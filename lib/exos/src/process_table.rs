@@ -14,7 +14,7 @@ use linux_raw_sys::general as linux;
 use runtime::address_space::Access;
 use runtime::page::PageKind;
 use runtime::window::Window;
-use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed};
+use runtime::{EnvironmentId, KeyIndex, PageNumber, clock, exposed};
 use unix_core::process::exit_status::Status;
 use unix_core::process::prctl_state::Attributes;
 use unix_core::session::pid_map::PidMap;
@@ -295,10 +295,24 @@ fn deliver(other: &ProcessInfo, information: &Information) -> Result<()> {
     };
     match direct {
         Err(Errno::EPERM) if !other.ended => {
-            crate::server::client::signal(process().server, other.environment, information)
+            signal_by_server(other.environment, information)
         }
         outcome => outcome,
     }
+}
+
+/// By the server, which only asks a receiver without room to make some: the sender tries again.
+fn signal_by_server(environment: u64, information: &Information) -> Result<()> {
+    const TRIES: usize = 20;
+    const PAUSE: u64 = 1_000_000;
+    let send = || crate::server::client::signal(process().server, environment, information);
+    for _ in 1..TRIES {
+        match send() {
+            Err(Errno::EAGAIN) => drop(crate::wait::wait(&[], Some(clock::now() + PAUSE))),
+            outcome => return outcome,
+        }
+    }
+    send()
 }
 
 /// Whether the running process may send a signal to another one: to those of its users, and SIGCONT within its session.

@@ -108,7 +108,7 @@ fn add_signals(predicate: &mut Predicate) -> Result<()> {
     let (common, blocked_by_first) = (process.signal_page.signals(), process.public_word(public::BLOCKED));
     let seen = blocked_by_first.load(Acquire);
     predicate.add(&[come(common, signal::taken_by(thread))])?;
-    predicate.add(&[come(thread.post().pending(), !thread.blocked())])?;
+    predicate.add(&[come(thread.pending(), !thread.blocked())])?;
     predicate.add(&[word(process.signal_page.questions(), Operator::NotEqual, 0)])?;
     predicate.add(&[word(&process.stopped, Operator::NotEqual, 0)])?;
     let since = thread.watches_since.load(Relaxed);

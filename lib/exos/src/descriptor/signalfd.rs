@@ -99,7 +99,7 @@ impl Signals {
             return Vec::new();
         }
         let set = self.set.load(Acquire);
-        let words = [process().signal_page.signals(), thread().post().pending()];
+        let words = [process().signal_page.signals(), thread().pending()];
         words
             .into_iter()
             .map(|word| word_masked(word, set, Operator::NotEqual, word.load(Acquire) & set & now))

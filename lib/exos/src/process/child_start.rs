@@ -23,7 +23,7 @@ use crate::loader::cpu_entry;
 use crate::pipe::{Pipe, Side};
 use crate::process::environment::SESSION_SLOT;
 use crate::server::client::Client;
-use crate::signal::{self, Actions, ExpiryTimers, Mailbox};
+use crate::signal::{self, Actions, ExpiryTimers, Mailbox, SecondQueue};
 use crate::syscalls::Summary;
 use crate::terminal::{Screen, Terminal};
 use alloc::boxed::Box;
@@ -156,6 +156,7 @@ fn init_child(inherited: &mut ForkState) -> Result<()> {
     process.exit_signal.store(inherited.options.exit_signal, Relaxed);
     gate::install();
     publish_signals(process);
+    process.second_signals.clear();
     process.publish_signal_limit();
     clear_parent_state(process, thread);
     if let Some((place, pages)) = &inherited.window {
@@ -401,11 +402,10 @@ pub(super) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'sta
     let number = area::number().0;
     thread.begin_again();
     let mut windows = Mappings::default();
-    let page = |word: usize| PageNumber(words[word]);
-    let shared = [page(first_process::READABLE_WORD), page(first_process::WRITABLE_WORD)];
+    let shared = [first_process::READABLE_WORD, first_process::WRITABLE_WORD].map(|word| PageNumber(words[word]));
     let lists = Lists { shared, public: AtomicU64::new(words[first_process::PUBLIC_WORD]) };
     let mailbox = first_mailbox(&mut windows, lists.public(SESSION_SLOT), number)?;
-    let board = windows.open(vec![page(first_process::BOARD_WORD)], SESSION_SLOT, false)?;
+    let board = windows.open(vec![PageNumber(words[first_process::BOARD_WORD])], SESSION_SLOT, false)?;
     let [first_number, parent] = descent(words, number, board.words());
     Ok(Box::leak(Box::new(Process {
         spawn_cache: Lock::new(SpawnCache::default()),
@@ -429,6 +429,7 @@ pub(super) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'sta
         exported: Lock::new(ExportedPages::default()),
         heap_pages: Lock::new(Vec::new()),
         signal_page: mailbox.letters(),
+        second_signals: SecondQueue::default(),
         mailbox: Lock::new(mailbox),
         parent_mailbox: Lock::new(None),
         vfork_link: Lock::new(None),

@@ -159,8 +159,8 @@ impl Process {
     /// Tells its mailbox and its threads how many signals may be queued.
     pub fn publish_signal_limit(&self) {
         let most = self.limits.lock().soft(linux::RLIMIT_SIGPENDING);
-        self.signal_page.post().set_limit(most);
-        self.threads.lock().iter().for_each(|thread| thread.post().set_limit(most));
+        self.inbox().words.set_limit(most);
+        self.threads.lock().iter().for_each(|thread| thread.post().words.set_limit(most));
     }
 
     /// A thread ends, and the process lives.

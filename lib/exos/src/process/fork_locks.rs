@@ -7,6 +7,7 @@ use super::thread::Thread;
 use crate::descriptor::fd_pins::FdPins;
 use crate::descriptor::object::Object;
 use crate::descriptor::open_file::{OpenFile, OpenFileTable};
+use crate::hw::current::thread;
 use crate::hw::mapping::Mappings;
 use crate::hw::pager::OwnPages;
 use crate::server::client::Client;
@@ -36,7 +37,7 @@ type Descriptors = FdTable<OpenFile>;
 type Threads = Vec<&'static Thread>;
 
 /// How many locks have no place in the order.
-const UNORDERED: usize = 8;
+const UNORDERED: usize = 10;
 
 /// A process of which every lock is held.
 #[derive(Debug)]
@@ -127,6 +128,8 @@ impl Process {
             self.futexes.owner_lock(),
             self.alarms.timers.owner_lock(),
             self.alarms.watches.owner_lock(),
+            self.second_signals.owner_lock(),
+            thread().second.owner_lock(),
         ];
         let mut held = [const { None }; UNORDERED];
         for (place, lock) in held.iter_mut().zip(locks) {
@@ -138,6 +141,8 @@ impl Process {
     /// Frees all locks in a copy that was made while all were held: no thread of the copy holds any.
     pub fn free_copied_locks(&self) {
         self.spawn_cache.free_copy();
+        self.second_signals.free_copy();
+        thread().second.free_copy();
         self.children.free_copy();
         self.threads.free_copy();
         self.signals.free_copy();

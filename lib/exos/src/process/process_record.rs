@@ -19,7 +19,7 @@ use crate::process::thread_create::DeadThread;
 use crate::process::vfork_deferred::DeferredChild;
 use crate::process::vfork_sharing::SharedMemoryLink;
 use crate::server::client::Client;
-use crate::signal::{Actions, ExpiryTimers, Mailbox, SignalPage};
+use crate::signal::{Actions, ExpiryTimers, Inbox, Mailbox, SecondQueue, SignalPage};
 use crate::syscalls::Summary;
 use crate::terminal::Terminal;
 use alloc::boxed::Box;
@@ -144,6 +144,8 @@ pub struct Process {
     pub mailbox: Lock<Mailbox>,
     /// What lies in it.
     pub signal_page: SignalPage,
+    /// Signals that found no room there.
+    pub second_signals: SecondQueue,
     /// Where its parent is told of its end; none where the session is its parent.
     pub parent_mailbox: Lock<Option<Mailbox>>,
     /// What its parent waits for, if it does.
@@ -272,6 +274,12 @@ impl Process {
     /// Whether it is user 0 and has not given up this capability of Linux.
     pub fn may(&self, capability: u32) -> bool {
         self.credentials.lock().is_privileged() && self.attributes.lock().capabilities.has(capability)
+    }
+
+    /// Signals for the process.
+    #[inline]
+    pub fn inbox(&self) -> Inbox<'_> {
+        Inbox { words: self.signal_page.post(), second: &self.second_signals }
     }
 
     /// Its process group.

@@ -224,13 +224,13 @@ fn pass_signals_on(process: &Process, successor: EnvironmentId) {
     let pending = process.signal_page.signals().load(Acquire);
     for signal in (1..=SIGNALS).filter(|signal| pending & bit(*signal) != 0) {
         if signal != linux::SIGCHLD
-            && let Some(information) = process.signal_page.post().take(signal)
+            && let Some(information) = process.inbox().take(signal)
         {
             let _ = client::signal(process.server, successor.0, &information);
         }
     }
     // What means nothing as a signal is dropped.
-    process.signal_page.post().drop_all(pending);
+    process.inbox().drop_all(pending);
 }
 
 fn note_usage(process: &Process, window: &Mapping, successor: EnvironmentId) {

@@ -17,6 +17,7 @@ use runtime::lock::Lock;
 use runtime::upcall::Context;
 use runtime::vector::State;
 use unix_core::process::nice_share::FairShare;
+use crate::signal::{Inbox, SecondQueue};
 use unix_core::signal::pending::{PENDING, PendingSignals, THREAD_WORDS};
 use unix_core::signal::set::UNSTOPPABLE;
 
@@ -86,6 +87,8 @@ pub struct Thread {
     /// See [`Self::alternate_words`].
     alternate: [AtomicU64; 3],
     post: [AtomicU64; THREAD_WORDS],
+    /// Signals for this thread that found no room there.
+    pub second: SecondQueue,
 }
 
 impl Thread {
@@ -119,6 +122,7 @@ impl Thread {
             saved_mask: AtomicU64::new(0),
             alternate: Default::default(),
             post: [const { AtomicU64::new(0) }; THREAD_WORDS],
+            second: SecondQueue::default(),
         })
     }
 
@@ -195,9 +199,10 @@ impl Thread {
 
     /// Signals for this thread alone.
     #[inline]
-    pub fn post(&self) -> PendingSignals<'static> {
+    pub fn post(&self) -> Inbox<'_> {
         // The record of a thread outlives the thread.
-        PendingSignals::new(crate::hw::current::forever(&self.post))
+        let words = PendingSignals::new(crate::hw::current::forever(&self.post));
+        Inbox { words, second: &self.second }
     }
 
     /// The set of signals that came for this thread alone.

@@ -1,6 +1,6 @@
 //! The delivery of signals: which comes next, and what comes of it.
 
-use super::{Action, IGNORE, handler, stop};
+use super::{Action, IGNORE, Inbox, handler, stop};
 use crate::hw::current::{process, thread};
 use crate::process::children::public;
 use crate::process::state;
@@ -11,7 +11,7 @@ use linux_raw_sys::general as linux;
 use runtime::upcall::Context;
 use unix_core::process::exit_status::Status;
 use unix_core::signal::frame::Information;
-use unix_core::signal::pending::{FIRST_QUEUED, PendingSignals, from_user};
+use unix_core::signal::pending::{FIRST_QUEUED, from_user, is_refused_without_room};
 use unix_core::signal::set::{self, CONTINUE, Default as DefaultAction, FAULTS, STOPS, UNSTOPPABLE, bit};
 
 /// A signal that was taken out, and what the program wants done with it.
@@ -30,10 +30,10 @@ const SENT_AT_END: u64 = (bit(FIRST_QUEUED) - 1) & !(STOPS | CONTINUE | UNSTOPPA
 
 /// Sends a signal to the running process itself.
 pub fn send_own(information: &Information) -> Result<()> {
-    let outcome = process().signal_page.post().put(information);
+    let outcome = process().inbox().put(information);
     pass_on();
     // A full queue is the sender's affair only where it asked for queueing.
-    if information.code == linux::SI_QUEUE { outcome } else { Ok(()) }
+    if is_refused_without_room(information.code) { outcome } else { Ok(()) }
 }
 
 /// The running thread's call sends a signal to its own process, or to this thread of it (`SI_TKILL`), which the end of
@@ -166,7 +166,7 @@ pub fn handle_non_handler_signals() -> bool {
     }
 }
 
-/// Answers what other processes ask.
+/// Answers what other processes ask, and makes room for signals that find none.
 #[inline]
 pub fn answer_questions() {
     if process().signal_page.questions().load(Acquire) != 0 {
@@ -178,6 +178,9 @@ pub fn answer_questions() {
 #[cold]
 fn answer_all() {
     process().signal_page.questions().store(0, SeqCst);
+    if process().inbox().words.is_full() {
+        process().inbox().make_room();
+    }
     while crate::procfs::answer() {}
 }
 
@@ -246,7 +249,7 @@ fn sent_information(one: u64, code: i32) -> Information {
 /// A signal that is not queued always finds room.
 #[cold]
 fn put_sent((one, code): (u64, i32)) {
-    let post = if code == linux::SI_TKILL { thread().post() } else { process().signal_page.post() };
+    let post = if code == linux::SI_TKILL { thread().post() } else { process().inbox() };
     let _ = post.put(&sent_information(one, code));
 }
 
@@ -272,9 +275,9 @@ pub(super) fn take_action(signal: u32) -> Action {
 }
 
 #[inline]
-fn find(signal: u32) -> Option<(PendingSignals<'static>, bool)> {
-    let (own, common) = (thread().post(), process().signal_page.post());
-    let has = |post: &PendingSignals<'static>| post.pending().load(Acquire) & bit(signal) != 0;
+fn find(signal: u32) -> Option<(Inbox<'static>, bool)> {
+    let (own, common) = (thread().post(), process().inbox());
+    let has = |post: &Inbox<'static>| post.words.pending().load(Acquire) & bit(signal) != 0;
     if has(&own) {
         return Some((own, true));
     }

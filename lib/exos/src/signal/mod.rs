@@ -7,8 +7,9 @@
 mod async_io;
 mod deliver;
 mod handler;
+mod second_queue;
 mod signal_page;
 mod stop;
 mod timer_expiry;
 pub use unix_core::signal::actions::*;
-pub use {async_io::*, deliver::*, handler::*, signal_page::*, stop::*, timer_expiry::*};
+pub use {async_io::*, deliver::*, handler::*, second_queue::*, signal_page::*, stop::*, timer_expiry::*};

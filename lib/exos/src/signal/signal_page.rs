@@ -1,5 +1,6 @@
 //! The mailbox of a process, and how it is written from elsewhere.
 
+use crate::hw::current::is_adopted;
 use crate::hw::mapping::{Mapping, PAGE_WORDS};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
@@ -7,12 +8,14 @@ use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::address_space::Access;
 use runtime::window::Window;
-use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed, syscall};
+use runtime::{EnvironmentId, KeyIndex, PageNumber, clock, exposed, syscall};
 use unix_core::signal::frame::Information;
-use unix_core::signal::pending::{PENDING, PendingSignals};
+use unix_core::signal::pending::{PENDING, PendingSignals, is_refused_without_room};
 
 /// Event bit that says: look into the mailbox.
 pub const EVENT_SIGNAL: u64 = 1;
+
+const MILLISECOND: u64 = 1_000_000;
 
 const CHILDREN: usize = 1;
 const FLAGS: usize = 2;
@@ -122,7 +125,11 @@ pub fn send_of_child(key: KeyIndex, target: EnvironmentId, page: PageNumber, inf
 /// Sends a signal to the process `target` whose mailbox is `page`: into it, then an event so that it looks.
 pub fn send(key: KeyIndex, target: EnvironmentId, page: PageNumber, information: &Information) -> Result<()> {
     let window = Window::open(&[page], key, Access::WRITE).map_err(|_| Errno::EPERM)?;
-    let outcome = PendingSignals::new(window.words()).put(information);
+    let words = PendingSignals::new(window.words());
+    if words.has_room_for(information) == Err(Errno::ENOBUFS) {
+        wait_for_room(key, target, window.words(), information);
+    }
+    let outcome = words.put(information);
     drop(window);
     match ring(key, target) {
         // It found the signal before the event came, and it was its end.
@@ -130,7 +137,25 @@ pub fn send(key: KeyIndex, target: EnvironmentId, page: PageNumber, information:
         outcome => outcome?,
     }
     // A full queue is the sender's affair only where it asked for queueing.
-    if information.code == linux::SI_QUEUE { outcome } else { Ok(()) }
+    if is_refused_without_room(information.code) { outcome } else { Ok(()) }
+}
+
+/// Asks a receiver to move its queued signals into its second queue, and waits until there is room. The server only
+/// asks: its caller sends again.
+fn wait_for_room(key: KeyIndex, target: EnvironmentId, mailbox: &[AtomicU64], information: &Information) {
+    const LONGEST: u64 = 100 * MILLISECOND;
+    let until = clock::now() + LONGEST;
+    mailbox[QUESTIONS].store(1, SeqCst);
+    while ring(key, target).is_ok() && is_adopted() && clock::now() < until {
+        if PendingSignals::new(mailbox).has_room_for(information) != Err(Errno::ENOBUFS) {
+            return;
+        }
+        // The receiver may wait for room here.
+        super::answer_questions();
+        if crate::wait::wait(&[], Some(clock::now() + MILLISECOND)).is_err() {
+            crate::wait::yield_now();
+        }
+    }
 }
 
 /// Tells the process `target`, whose mailbox is `page`, that the server has a question for it.

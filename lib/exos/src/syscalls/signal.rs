@@ -57,7 +57,7 @@ fn set_action(call: &Call<'_>, signal: u32, action: Action) {
     let mut actions = call.process.signals.lock();
     actions.set(signal, action);
     if actions.ignores(signal) {
-        call.process.signal_page.post().drop_all(bit(signal));
+        call.process.inbox().drop_all(bit(signal));
         thread().post().drop_all(bit(signal));
     }
 }
@@ -97,7 +97,7 @@ pub(super) fn rt_sigpending(call: &mut Call<'_>) -> Result<u64> {
     if bytes > SET_BYTES {
         return Err(Errno::EINVAL);
     }
-    let pending = call.process.signal_page.signals().load(Acquire) | thread().post().pending().load(Acquire);
+    let pending = call.process.signal_page.signals().load(Acquire) | thread().pending().load(Acquire);
     usercopy::write_word(to, pending & thread().blocked()).map(|()| 0)
 }
 
@@ -124,7 +124,7 @@ pub(super) fn rt_sigtimedwait(call: &mut Call<'_>) -> Result<u64> {
             return Err(Errno::EAGAIN);
         }
         let waiting = |word| word_masked(word, wanted, Operator::NotEqual, 0);
-        let terms = [waiting(call.process.signal_page.signals()), waiting(thread().post().pending())];
+        let terms = [waiting(call.process.signal_page.signals()), waiting(thread().pending())];
         // One that the program does not block interrupts the wait, and is taken all the same.
         woken = wait::wait(&terms, deadline)?;
     }

@@ -29,6 +29,8 @@ const OVERFLOWN: usize = 5;
 const CONTINUES: usize = 7;
 /// The most entries that may be in use (RLIMIT_SIGPENDING), and one; 0: as many as there are.
 const LIMIT: usize = 8;
+/// How many signals the receiver holds elsewhere: they count for the limit.
+const ELSEWHERE: usize = 9;
 /// Code, detail and value of each signal that is not queued.
 const SINGLE: usize = 16;
 /// State of an entry that is being written or taken; 0 is a free one.
@@ -65,16 +67,32 @@ impl<'a> PendingSignals<'a> {
         self.fixed[LIMIT].store(most.wrapping_add(1), Relaxed);
     }
 
-    /// Whether one more may be queued.
-    fn is_below_limit(self) -> bool {
+    /// Says how many signals the receiver holds elsewhere.
+    pub fn set_elsewhere(self, count: u64) {
+        self.fixed[ELSEWHERE].store(count, Relaxed);
+    }
+
+    /// Whether all entries are in use.
+    pub fn is_full(self) -> bool {
+        self.entries().all(|entry| entry[0].load(Relaxed) != 0)
+    }
+
+    /// Whether a signal finds room: `EAGAIN` by the limit, `ENOBUFS` where all entries are in use.
+    pub fn has_room_for(self, information: &Information) -> Result<()> {
+        if information.signal < FIRST_QUEUED {
+            return Ok(());
+        }
+        let used = self.entries().filter(|entry| entry[0].load(Relaxed) != 0).count();
+        let all = self.fixed[ELSEWHERE].load(Relaxed).saturating_add(used as u64);
         match self.fixed[LIMIT].load(Relaxed) {
-            0 => true,
-            limit => (self.entries().filter(|entry| entry[0].load(Relaxed) != 0).count() as u64) < limit - 1,
+            limit if limit != 0 && all >= limit - 1 => Err(Errno::EAGAIN),
+            _ if used == self.queue.len() / ENTRY => Err(Errno::ENOBUFS),
+            _ => Ok(()),
         }
     }
 
-    /// Puts a signal in. `EAGAIN` where the queue is full: what `sigqueue` sends is not sent then, and any other is
-    /// pending all the same, without what came with it.
+    /// Puts a signal in. `EAGAIN` where the queue is full: what `sigqueue` and `tgkill` send is not sent then, and any
+    /// other is pending all the same, without what came with it.
     #[inline]
     pub fn put(self, information: &Information) -> Result<()> {
         let signal = information.signal;
@@ -96,7 +114,7 @@ impl<'a> PendingSignals<'a> {
             _ => self.put_single(information),
         };
         if outcome.is_err() {
-            if information.code == linux::SI_QUEUE {
+            if is_refused_without_room(information.code) {
                 return outcome;
             }
             self.fixed[OVERFLOWN].fetch_or(bit(signal), SeqCst);
@@ -175,9 +193,7 @@ impl<'a> PendingSignals<'a> {
     #[inline(never)]
     fn enqueue(self, information: &Information) -> Result<()> {
         let free = |entry: &&[AtomicU64]| entry[0].compare_exchange(0, BUSY, SeqCst, Relaxed).is_ok();
-        if !self.is_below_limit() {
-            return Err(Errno::EAGAIN);
-        }
+        self.has_room_for(information).map_err(|_| Errno::EAGAIN)?;
         let entry = self.entries().find(free).ok_or(Errno::EAGAIN)?;
         Self::write([&entry[1], &entry[2], &entry[3]], information);
         let sequence = self.fixed[SEQUENCE].fetch_add(1, SeqCst) & (u64::MAX >> 9);
@@ -188,8 +204,8 @@ impl<'a> PendingSignals<'a> {
     #[inline(never)]
     fn dequeue(self, signal: u32) -> Option<Information> {
         let unknown = Information { signal, ..Information::default() };
-        let taken = match self.oldest(signal) {
-            Some(entry) => {
+        let taken = match self.oldest(|state, _| Self::is_of(state, signal)) {
+            Some((_, entry)) => {
                 let [code, detail, value] = [1, 2, 3].map(|index| entry[index].load(Acquire));
                 entry[0].store(0, Release);
                 Some(Information { code: code as i32, detail, value, ..unknown })
@@ -199,23 +215,47 @@ impl<'a> PendingSignals<'a> {
                 (were & bit(signal) != 0).then_some(unknown)
             }
         };
+        self.settle(signal, false);
+        taken
+    }
+
+    /// Clears the bit of a queued signal that was taken out, unless more of it is left, here or elsewhere.
+    pub fn settle(self, signal: u32, is_elsewhere: bool) {
         self.pending().fetch_and(!bit(signal), SeqCst);
-        let is_left = self.fixed[OVERFLOWN].load(SeqCst) & bit(signal) != 0
+        let is_left = is_elsewhere
+            || self.fixed[OVERFLOWN].load(SeqCst) & bit(signal) != 0
             || self.entries().any(|entry| Self::is_of(entry[0].load(Acquire), signal));
         if is_left {
             self.pending().fetch_or(bit(signal), SeqCst);
         }
-        taken
     }
 
-    /// The entry that came first for a signal, made busy.
-    fn oldest(self, signal: u32) -> Option<&'a [AtomicU64]> {
+    /// Takes all queued signals out, oldest first, and leaves their bits. Those of timers stay: a timer counts its
+    /// expiries in its entry.
+    pub fn take_all_queued(self, mut each: impl FnMut(Information)) {
+        let movable = |state: u64, entry: &[AtomicU64]| {
+            let signal = (state & 0xff) as u32;
+            (FIRST_QUEUED..=COUNT).contains(&signal)
+                && state > BUSY
+                && entry[1].load(Acquire) as i32 != linux::SI_TIMER
+        };
+        // A sender that keeps filling entries does not hold the receiver here.
+        for _ in 0..self.queue.len() / ENTRY {
+            let Some((state, entry)) = self.oldest(movable) else { return };
+            let [code, detail, value] = [1, 2, 3].map(|index| entry[index].load(Acquire));
+            each(Information { signal: (state & 0xff) as u32, code: code as i32, detail, value });
+            entry[0].store(0, Release);
+        }
+    }
+
+    /// The wanted entry that came first, made busy, with its state before.
+    fn oldest(self, is_wanted: impl Fn(u64, &[AtomicU64]) -> bool) -> Option<(u64, &'a [AtomicU64])> {
         loop {
             let states = self.entries().map(|entry| (entry[0].load(Acquire), entry));
             let (state, entry) =
-                states.filter(|(state, _)| Self::is_of(*state, signal)).min_by_key(|(state, _)| *state)?;
+                states.filter(|(state, entry)| is_wanted(*state, entry)).min_by_key(|(state, _)| *state)?;
             if entry[0].compare_exchange(state, BUSY, SeqCst, Relaxed).is_ok() {
-                return Some(entry);
+                return Some((state, entry));
             }
         }
     }
@@ -242,6 +282,12 @@ impl<'a> PendingSignals<'a> {
             word.store(value, Relaxed);
         }
     }
+}
+
+/// Whether a signal that finds no room is an error of its sender: Linux sends those of `kill`, of the kernel and of
+/// timers all the same.
+pub const fn is_refused_without_room(code: i32) -> bool {
+    code < 0 && code != linux::SI_TIMER
 }
 
 /// What `kill` says of its sender: number (0..32) and user.
