@@ -278,3 +278,26 @@ fn time_wait_answers_and_opens_anew() {
     talk.runs("< S 500 - 0 | > SA 0 501 0");
     assert_eq!(talk.tcp.census(), [0, 1, 0]);
 }
+
+#[test]
+fn rfc_6093_urgent_bytes() {
+    established(&[
+        // The pointer names the byte behind the urgent one, in every segment that begins before it.
+        "urgent 3 | > A 1 1 3 up=3 | < A 1 4 0 | write 1 | > A 4 1 1",
+        "write 1 | > A 1 1 1 | urgent 1999 | > A 2 1 1000 up=1999, A 1002 1 999 up=999 | < A 1 1002 0 | < A 1 2001 0 | write 1 | > A 2001 1 1",
+        // A time-out sends it again; so does a probe of a closed window.
+        "urgent 1 | > A 1 1 1 up=1 | wait 1000 | > A 1 1 1 up=1",
+        "< A 1 1 0 win=0 | urgent 10 | > | wait 1000 | > A 0 1 0 up=11",
+        // Nagle's rule does not hold an urgent byte back.
+        "write 5 | > A 1 1 5 | write 5 | > | urgent 1 | > A 6 1 6 up=6",
+        // What comes: the byte is known once it is there, until it is read.
+        "< A 1 1 10 up=10 | > A 1 11 0 | marked 9 | read 10 | marked none | < A 11 1 5 | > A 1 16 0 | marked none",
+        "< A 1 1 10 up=15 | > A 1 11 0 | marked none | < A 11 1 5 up=5 | > A 1 16 0 | marked 14",
+        "< A 1 1 10 up=0 | > A 1 11 0 | marked 0",
+        // An earlier pointer, and one to bytes that were read, say nothing.
+        "< A 1 1 10 up=10 | < A 11 1 10 up=10 | > A 1 21 0 | marked 19 | < A 21 1 1 up=65535 | marked none | read 21",
+        "< A 1 1 10 | read 10 | > A 1 11 0 | < A 1 1 10 up=5 | > A 1 11 0 | marked none",
+        // The last byte before FIN.
+        "< FA 1 1 10 up=10 | > A 1 12 0 | marked 9 | read 10 | marked none",
+    ]);
+}

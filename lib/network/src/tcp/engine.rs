@@ -285,6 +285,14 @@ impl Tcp {
         queued
     }
 
+    /// The byte before the last `behind` bytes that are queued is urgent.
+    pub fn mark_urgent(&mut self, handle: Handle, behind: u32) {
+        if let Some(block) = self.block_mut(handle) {
+            block.mark_urgent(behind);
+            self.mark(handle.index);
+        }
+    }
+
     pub fn read(&mut self, handle: Handle, buffer: &mut [u8]) -> usize {
         let Some(block) = self.block_mut(handle) else { return 0 };
         let count = block.read(buffer);

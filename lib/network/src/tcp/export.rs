@@ -15,6 +15,7 @@ use super::engine::{Network, Tcp, block_timer};
 use super::recovery::Phase;
 use super::send_queue::SendQueue;
 use super::sequence::Sequence;
+use super::urgent::Urgent;
 use crate::address::{Endpoint, Pair};
 use crate::link::Extent;
 use crate::slab::Handle;
@@ -195,6 +196,7 @@ impl Codec {
         for flag in [&mut send.fin, &mut send.syn_is_due, &mut send.forced, &mut send.probe_is_due] {
             self.flag(flag);
         }
+        self.urgent(&mut send.urgent);
         self.byte(&mut send.shift);
         self.byte(&mut send.probes);
         for time in [&mut send.timed_at, &mut send.last_sent, &mut send.resent_at] {
@@ -218,6 +220,12 @@ impl Codec {
         self.byte(&mut receive.quick);
         self.flag(&mut receive.acknowledge_now);
         self.flag(&mut receive.ended);
+        self.urgent(&mut receive.urgent);
+    }
+
+    fn urgent(&mut self, urgent: &mut Urgent) {
+        self.flag(&mut urgent.is_there);
+        self.sequence(&mut urgent.byte);
     }
 
     fn recovery(&mut self, block: &mut Block) {
@@ -332,8 +340,9 @@ impl Block {
             && recovery.retransmitted <= send.next
             && (opens || recovery.phase == Phase::Open || recovery.retransmitted >= send.una)
             && recovery.inflation <= 1 << 30;
+        let urgent = !send.urgent.is_there || send.una <= send.urgent.byte && send.urgent.byte < self.queue_end();
         let shifts = send.shift <= SHIFT_LIMIT && receive.shift <= SHIFT_LIMIT;
-        sends && sizes && receives && recovers && shifts && ends_fit && (opens || closes == send.fin)
+        sends && sizes && receives && recovers && urgent && shifts && ends_fit && (opens || closes == send.fin)
     }
 }
 

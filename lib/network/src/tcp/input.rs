@@ -7,7 +7,7 @@ use super::block::{Block, DEFAULT_SEGMENT, Error, LEAST_SEGMENT, SHIFT_LIMIT, St
 use super::challenge::ChallengeLimit;
 use super::congestion::Congestion;
 use super::recovery::{Phase, Recovery};
-use super::segment::{ACK, FIN, Outgoing, RST, SYN, Segment, TIMESTAMP_BYTES};
+use super::segment::{ACK, FIN, Outgoing, RST, SYN, Segment, TIMESTAMP_BYTES, URG};
 use super::timer;
 use crate::link::Extent;
 use crate::time::Time;
@@ -48,7 +48,7 @@ impl Block {
             None => !self.stamps.enabled,
         };
         self.state == State::Established
-            && segment.flags & (ACK | FIN | SYN | RST) == ACK
+            && segment.flags & (ACK | FIN | SYN | RST | URG) == ACK
             && segment.sequence == self.receive.next
             && segment.sack[0].is_none()
             && stamps_fit
@@ -101,6 +101,7 @@ impl Block {
         self.update_stamps(segment, context.now);
         self.heard(context.now);
         self.input_acknowledgement(segment, payload.len(), context);
+        self.input_urgent(segment);
         self.input_payload(segment, payload, context)
     }
 
@@ -295,6 +296,7 @@ impl Block {
         let data = segment.acknowledgement.min(self.queue_end()).distance(self.send.queue_start);
         self.send.queue.acknowledge(data, context.released);
         self.send.queue_start = self.send.queue_start.plus(data);
+        self.forget_sent_urgent();
         self.round_trip.attempts = 0;
         let was_fast = self.recovery.phase == Phase::Fast;
         let ended = self.recovery.acknowledged(advance, &self.outstanding(), self.sack);

@@ -21,3 +21,4 @@ pub mod send_queue;
 pub mod sequence;
 pub mod time_wait;
 pub mod timer;
+pub mod urgent;

@@ -143,7 +143,7 @@ impl Block {
             return true;
         }
         let is_idle = self.flight() == 0;
-        let nagle = self.options.no_delay || is_idle || self.send.fin;
+        let nagle = self.options.no_delay || is_idle || self.send.fin || self.send.urgent.is_there;
         let ends = length == available && nagle && (!self.options.cork || self.send.fin);
         ends || length >= self.send.window_maximum / 2 && length < available
     }
@@ -182,6 +182,7 @@ impl Block {
         if segment.length > 0 {
             self.send.last_sent = now;
         }
+        self.point_to_urgent(&mut segment);
         self.receive.acknowledge_now = false;
         self.receive.unacknowledged = 0;
         self.receive.acknowledged = self.receive.next;

@@ -14,6 +14,7 @@ pub const SYN: u8 = 2;
 pub const RST: u8 = 4;
 pub const PSH: u8 = 8;
 pub const ACK: u8 = 16;
+pub const URG: u8 = 32;
 
 /// The longest header: 15 words.
 pub const HEADER_LIMIT: usize = 60;
@@ -45,6 +46,8 @@ pub struct Segment {
     pub flags: u8,
     /// As it stands in the header, unscaled.
     pub window: u16,
+    /// Counts with [`URG`] alone.
+    pub urgent: u16,
     pub header_length: usize,
     pub maximum_segment: Option<u16>,
     pub window_shift: Option<u8>,
@@ -78,6 +81,7 @@ impl Segment {
             acknowledgement: Sequence(word(bytes, 8)),
             flags: bytes[13],
             window: half(bytes, 14),
+            urgent: half(bytes, 18),
             header_length,
             ..Self::default()
         };
@@ -129,10 +133,11 @@ impl Segment {
 pub struct Outgoing {
     pub sequence: Sequence,
     pub acknowledgement: Option<Sequence>,
-    /// SYN, FIN, RST and PSH; [`ACK`] comes from `acknowledgement`.
+    /// SYN, FIN, RST, PSH and URG; [`ACK`] comes from `acknowledgement`.
     pub flags: u8,
     /// As it goes into the header, scaled.
     pub window: u16,
+    pub urgent: u16,
     pub maximum_segment: Option<u16>,
     pub window_shift: Option<u8>,
     pub sack_permitted: bool,
@@ -165,9 +170,8 @@ impl Outgoing {
         header.fill(0);
         let unused = IpAddress::v4(0, 0, 0, 0);
         repr.emit(&mut TcpPacket::new_unchecked(&mut *header), &unused, &unused, &ChecksumCapabilities::ignored());
-        if self.flags & PSH != 0 {
-            header[13] |= PSH;
-        }
+        header[13] |= self.flags & (PSH | URG);
+        header[18..20].copy_from_slice(&self.urgent.to_be_bytes());
         header[16..18].fill(0);
         let all = length + self.length as usize;
         let pseudo = checksum::pseudo_header(pair.local.address, pair.remote.address, PROTOCOL, all);

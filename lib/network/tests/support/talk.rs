@@ -2,7 +2,7 @@
 //!
 //! A segment is `FLAGS SEQUENCE ACKNOWLEDGEMENT LENGTH`, as `A 1 101 0`, `SA 0 1 0` or `R 5 - 0`. Numbers count from
 //! the initial ones of both ends, so the first byte of data is 1. Words behind it: `win=N`, `mss=N`, `sack`
-//! (permitted), `block=FIRST-END`, `ts=VALUE`, `echo=N` (the timestamp of our segment N, from 0).
+//! (permitted), `up=N` (URG and its pointer), `block=FIRST-END`, `ts=VALUE`, `echo=N` (the timestamp of our segment N, from 0).
 
 use network::address::{Endpoint, Pair};
 use network::checksum::{Sum, pseudo_header};
@@ -10,7 +10,7 @@ use network::slab::Handle;
 use network::tcp::block::{Error, Options, State};
 use network::tcp::engine::Tcp;
 use network::tcp::listen::Listener;
-use network::tcp::segment::{ACK, FIN, HEADER_LIMIT, Outgoing, PSH, RST, SYN, Segment, Timestamps};
+use network::tcp::segment::{ACK, FIN, HEADER_LIMIT, Outgoing, PSH, RST, SYN, Segment, Timestamps, URG};
 use network::tcp::sequence::Sequence;
 use network::time::{MILLISECOND, SECOND, Time};
 
@@ -100,7 +100,8 @@ impl Talk {
     }
 
     /// Runs steps that bars separate. `< SEGMENT` comes from the peer, and `> SEGMENTS` is everything that goes out.
-    /// Others are `wait MS`, `write N`, `read N`, `shut`, `close`, `state NAME`, `error NAME`.
+    /// Others are `wait MS`, `write N`, `urgent N` (a write whose last byte is urgent), `marked N` (bytes before the urgent
+    /// one that wait), `read N`, `shut`, `close`, `state NAME`, `error NAME`.
     pub fn runs(&mut self, script: &str) {
         for (number, step) in script.split('|').map(str::trim).enumerate() {
             let (verb, rest) = step.split_once(' ').unwrap_or((step, ""));
@@ -126,6 +127,16 @@ impl Talk {
                 let extent = self.carrier.memory.store(&vec![b'x'; number]);
                 let handle = self.handle();
                 assert!(self.tcp.send(handle, extent), "{place}");
+            }
+            "urgent" => {
+                self.act("write", rest, place);
+                let handle = self.handle();
+                self.tcp.mark_urgent(handle, 0);
+            }
+            "marked" => {
+                let handle = self.handle();
+                let urgent = self.tcp.block(handle).and_then(|block| block.urgent());
+                assert_eq!(urgent.map(|(before, _)| before), rest.parse().ok(), "{place}");
             }
             "read" => {
                 let handle = self.handle();
@@ -174,6 +185,7 @@ impl Talk {
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
             match name {
                 "win" => outgoing.window = number(value) as u16,
+                "up" => (outgoing.urgent, outgoing.flags) = (number(value) as u16, outgoing.flags | URG),
                 "mss" => outgoing.maximum_segment = Some(number(value) as u16),
                 "sack" => outgoing.sack_permitted = true,
                 "shift" => outgoing.window_shift = Some(number(value) as u8),
@@ -248,6 +260,9 @@ impl Talk {
                 false => "-".into(),
             };
             let mut text = format!("{} {sequence} {acknowledgement} {length}", text_of(segment.flags));
+            if segment.has(URG) {
+                text += &format!(" up={}", segment.urgent);
+            }
             for (first, end) in segment.sack.into_iter().flatten() {
                 text += &format!(" block={}-{}", first.distance(PEER_INITIAL), end.distance(PEER_INITIAL));
             }
