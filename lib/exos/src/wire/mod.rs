@@ -10,3 +10,4 @@ pub mod keeper;
 mod link;
 pub mod requests;
 mod streams;
+mod urgent;

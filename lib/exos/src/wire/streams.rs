@@ -45,6 +45,8 @@ pub(super) struct Stream {
     outgoing: Option<Mapping>,
     is_open: bool,
     is_shut: bool,
+    /// The last urgent byte that the stack knows: see [`page::URGENT`].
+    pub(super) urgent: u64,
 }
 
 /// What becomes of a stream after a look.
@@ -58,7 +60,7 @@ enum Outcome {
 
 impl Stream {
     pub(super) const fn new(handle: Handle, peer: NodeId, is_open: bool) -> Self {
-        Self { handle, peer, incoming: None, outgoing: None, is_open, is_shut: false }
+        Self { handle, peer, incoming: None, outgoing: None, is_open, is_shut: false, urgent: 0 }
     }
 }
 
@@ -122,7 +124,7 @@ impl Keeper {
         now: Time,
     ) -> Outcome {
         let word = |index: usize| sides.own.words()[index].load(Acquire);
-        self.set_options(sides, stream.handle);
+        self.set_options(sides, stream.handle, now);
         if !stream.is_open {
             match self.opening(stream) {
                 Some(Ok(())) => {
@@ -169,10 +171,10 @@ impl Keeper {
     }
 
     /// Hands the stack what the program has set (tcp(7)). It is looked at with each change of the connection.
-    fn set_options(&mut self, sides: &Sides, handle: Handle) {
+    fn set_options(&mut self, sides: &Sides, handle: Handle, now: Time) {
         let value = |place| option::value(&sides.own, place);
         let on = |place| value(place) != 0;
-        let Some(now) = self.stack.tcp.block(handle).map(|block| *block.options()) else { return };
+        let Some(known) = self.stack.tcp.block(handle).map(|block| *block.options()) else { return };
         let wanted = Options {
             no_delay: on(place::NO_DELAY),
             cork: on(place::CORK),
@@ -182,12 +184,10 @@ impl Keeper {
             keep_alive_count: value(place::KEEP_ALIVE_COUNT) as u8,
             syn_retries: value(place::SYN_COUNT) as u8,
             user_time_out: value(place::USER_TIME_OUT) as u32,
-            ..now
+            ..known
         };
-        if wanted != now
-            && let Some(options) = self.stack.tcp.options_mut(handle)
-        {
-            *options = wanted;
+        if wanted != known {
+            self.stack.tcp.set_options(handle, wanted, now);
         }
     }
 
@@ -269,6 +269,7 @@ impl Keeper {
             if !self.stack.tcp.send(stream.handle, extent) {
                 network::link::Pages::release(self.stack.link_mut(), extent);
             }
+            self.send_urgent(sides, stream, ring.taken(), ring.taken() + done as u64);
             sides.peer.words()[page::TAKEN].store(advance(taken, done as u64), SeqCst);
             crate::wait::kick_idle();
         }
@@ -277,6 +278,7 @@ impl Keeper {
     /// Puts what has come into the page of the other side, or its larger area.
     fn move_in(&mut self, server: &mut FileServer, sides: &Sides, stream: &mut Stream) -> Result<()> {
         loop {
+            self.publish_urgent(sides, stream);
             let readable = self.stack.tcp.block(stream.handle).map_or(0, Block::readable) as u64;
             let theirs = |index: usize| sides.peer.words()[index].load(Acquire);
             let taken = sides.own.words()[page::TAKEN].load(Acquire);

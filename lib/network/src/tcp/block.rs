@@ -299,8 +299,14 @@ impl Block {
         &self.options
     }
 
-    pub fn options_mut(&mut self) -> &mut Options {
-        &mut self.options
+    /// Options that an owner changes. Keep-alive begins with the change: an idle connection hears nothing.
+    pub fn set_options(&mut self, options: Options, now: Time) {
+        let alive = |options: &Options| (options.keep_alive, options.keep_alive_idle);
+        let is_changed = alive(&options) != alive(&self.options);
+        self.options = options;
+        if is_changed && !matches!(self.state, State::SynSent | State::SynReceived | State::Closed | State::TimeWait) {
+            self.heard(now);
+        }
     }
 
     pub fn deadline(&self) -> Time {

@@ -192,9 +192,11 @@ impl Tcp {
         self.connections.get_mut(handle).map(|connection| &mut connection.block)
     }
 
-    pub fn options_mut(&mut self, handle: Handle) -> Option<&mut Options> {
-        self.mark(handle.index);
-        self.block_mut(handle).map(Block::options_mut)
+    pub fn set_options(&mut self, handle: Handle, options: Options, now: Time) {
+        if let Some(block) = self.block_mut(handle) {
+            block.set_options(options, now);
+            self.mark(handle.index);
+        }
     }
 
     /// Begins a connection. A local port of 0 is chosen here.

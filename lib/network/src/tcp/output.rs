@@ -41,8 +41,8 @@ impl Block {
         }
         self.send.syn_is_due = false;
         self.send.next = self.send.una.plus(1);
-        self.timers.retransmit = now.after(self.round_trip.time_out());
         self.timers.waiting_since = self.timers.waiting_since.min(now);
+        self.timers.retransmit = self.within_user_time_out(now, self.round_trip.time_out());
         (self.send.timed_end, self.send.timed_at) = match self.round_trip.backoff {
             0 => (self.send.next, now),
             _ => (self.send.next, Time::NEVER),
@@ -204,10 +204,10 @@ impl Block {
     }
 
     fn arm_retransmission(&mut self, now: Time) {
-        if self.timers.retransmit.is_never() {
-            self.timers.retransmit = now.after(self.round_trip.time_out());
-        }
         self.timers.waiting_since = self.timers.waiting_since.min(now);
+        if self.timers.retransmit.is_never() {
+            self.timers.retransmit = self.within_user_time_out(now, self.round_trip.time_out());
+        }
         self.timers.persist = Time::NEVER;
     }
 
@@ -221,8 +221,8 @@ impl Block {
             0 => self.round_trip.time_out() << self.send.probes.min(10),
             _ => timer::CORK,
         };
-        self.timers.persist = now.after(span.min(u64::from(super::round_trip::MOST)));
         self.timers.waiting_since = self.timers.waiting_since.min(now);
+        self.timers.persist = self.within_user_time_out(now, span.min(u64::from(super::round_trip::MOST)));
     }
 
     /// Runs the timers that are due; `output` has work afterwards.
@@ -244,6 +244,15 @@ impl Block {
         }
     }
 
+    /// When a timer of so many microseconds is due. It does not wait past the end of the user time-out.
+    fn within_user_time_out(&self, now: Time, span: u64) -> Time {
+        let due = now.after(span);
+        match u64::from(self.options.user_time_out) {
+            0 => due,
+            time_out => due.min(self.timers.waiting_since.after(time_out * MILLISECOND).max(now.after(MILLISECOND))),
+        }
+    }
+
     /// Whether the user time-out is over, or without one the number of attempts.
     fn is_given_up(&self, now: Time, attempts: u8, limit: u8) -> bool {
         match u64::from(self.options.user_time_out) {
@@ -255,7 +264,9 @@ impl Block {
     fn retransmission_time_out(&mut self, now: Time, released: &mut Vec<Extent>) {
         let opens = matches!(self.state, State::SynSent | State::SynReceived);
         let limit = if opens { self.options.syn_retries } else { self.options.retries };
-        if self.is_given_up(now, self.round_trip.attempts, limit) {
+        // A SYN has both bounds, as on Linux.
+        let is_last = opens && self.round_trip.attempts >= limit;
+        if is_last || self.is_given_up(now, self.round_trip.attempts, limit) {
             return self.end(Some(Error::TimedOut), released);
         }
         self.round_trip.backoff = self.round_trip.backoff.saturating_add(1);
@@ -293,7 +304,14 @@ impl Block {
             self.timers.alive = now.after(u64::from(self.options.keep_alive_idle) * SECOND);
             return;
         }
-        if self.send.probes >= self.options.keep_alive_count {
+        let options = self.options;
+        let silent =
+            u64::from(options.keep_alive_idle) + u64::from(self.send.probes) * u64::from(options.keep_alive_interval);
+        let is_over = match u64::from(options.user_time_out) {
+            0 => self.send.probes >= options.keep_alive_count,
+            time_out => self.send.probes > 0 && silent * 1_000 >= time_out,
+        };
+        if is_over {
             return self.end(Some(Error::TimedOut), released);
         }
         self.send.probes += 1;

@@ -3,7 +3,8 @@
 //! The pointer of a segment names the byte behind the urgent one, as all systems send it (RFC 6093). The byte stays in
 //! the stream: the owner of the connection takes it out of line.
 //!
-//! Invariant: `Urgent` marks no byte that is acknowledged (send) or read (receive), so a number that wraps means nothing.
+//! Invariant: `Urgent` marks no byte that is acknowledged (send) or read (receive). So no number is compared after it
+//! wrapped.
 
 use super::block::{Block, State};
 use super::segment::{Outgoing, Segment, URG};

@@ -2,7 +2,8 @@
 //!
 //! A segment is `FLAGS SEQUENCE ACKNOWLEDGEMENT LENGTH`, as `A 1 101 0`, `SA 0 1 0` or `R 5 - 0`. Numbers count from
 //! the initial ones of both ends, so the first byte of data is 1. Words behind it: `win=N`, `mss=N`, `sack`
-//! (permitted), `up=N` (URG and its pointer), `block=FIRST-END`, `ts=VALUE`, `echo=N` (the timestamp of our segment N, from 0).
+//! (permitted), `up=N` (URG and its pointer), `block=FIRST-END`, `ts=VALUE`, `echo=N` (the timestamp of our segment N,
+//! from 0).
 
 use network::address::{Endpoint, Pair};
 use network::checksum::{Sum, pseudo_header};
@@ -100,8 +101,8 @@ impl Talk {
     }
 
     /// Runs steps that bars separate. `< SEGMENT` comes from the peer, and `> SEGMENTS` is everything that goes out.
-    /// Others are `wait MS`, `write N`, `urgent N` (a write whose last byte is urgent), `marked N` (bytes before the urgent
-    /// one that wait), `read N`, `shut`, `close`, `state NAME`, `error NAME`.
+    /// `urgent N` writes bytes of which the last one is urgent. `marked N` says how many bytes wait before an urgent one.
+    /// Others are `wait MS`, `write N`, `read N`, `shut`, `close`, `state NAME`, `error NAME`.
     pub fn runs(&mut self, script: &str) {
         for (number, step) in script.split('|').map(str::trim).enumerate() {
             let (verb, rest) = step.split_once(' ').unwrap_or((step, ""));

@@ -1,6 +1,6 @@
 //! The peer on a wire: a machine of its own, on the stack of `lib/network`. It leases addresses (DHCP), advertises
-//! itself as router of IPv6, answers names below `test` (DNS) and pings. It serves `echo`, `sink` and `source` over
-//! TCP.
+//! itself as router of IPv6, answers names below `test` (DNS) and pings. It serves `echo`, `sink`, `source` and
+//! `caller` over TCP.
 //!
 //! It has no clock and no sockets: the caller hands in frames with the time, and takes those that go out.
 
@@ -9,6 +9,7 @@ mod dns;
 pub mod jack;
 mod router;
 pub mod service;
+mod silent;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -31,7 +32,8 @@ pub const IP6: [u16; 8] = [0xfd00, 2, 0, 0, 0, 0, 0, 2];
 const LINK_LOCAL: [u16; 8] = [0xfe80, 0, 0, 0, 0, 0, 0, 2];
 const NAMES: u16 = 53;
 /// Ports as RFC 862, 863 and 864 number services of this kind.
-const SERVICES: [(u16, Kind); 3] = [(7, Kind::Echo), (9, Kind::Sink), (19, Kind::Source)];
+const SERVICES: [(u16, Kind); 5] =
+    [(2, Kind::Sink), (7, Kind::Echo), (9, Kind::Sink), (19, Kind::Source), (20, Kind::Caller)];
 /// Connections that wait to be accepted.
 const BACKLOG: usize = 64;
 
@@ -43,6 +45,7 @@ pub struct Peer {
     listeners: Vec<(Handle, Kind)>,
     /// Only those that changed are served: thousands of idle ones cost nothing.
     services: BTreeMap<Handle, Service>,
+    silent: silent::Ports,
 }
 
 impl Peer {
@@ -56,11 +59,14 @@ impl Peer {
         let names = stack.open_udp(Endpoint { address: mapped(IP.into()), port: NAMES });
         let listen = |(port, kind): (u16, Kind)| Some((stack.tcp.listen(listener(port)).ok()?, kind));
         let listeners = SERVICES.into_iter().filter_map(listen).collect();
-        Self { stack, dhcp: dhcp::Server::default(), names, listeners, services: BTreeMap::new() }
+        Self { stack, dhcp: dhcp::Server::default(), names, listeners, services: BTreeMap::new(), silent: silent::Ports::default() }
     }
 
     /// A frame came.
     pub fn receive(&mut self, frame: Vec<u8>) {
+        if self.silent.lose(&frame) {
+            return;
+        }
         match self.dhcp.answer(&frame).or_else(|| router::answer(&frame)) {
             Some(answer) => self.stack.link_mut().sent.push_back(answer),
             None => self.stack.link_mut().received.push_back(frame),

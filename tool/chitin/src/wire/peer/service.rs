@@ -1,10 +1,13 @@
 //! Services of the peer, one connection each. `echo` sends back what comes. `sink` answers the SHA-256 of what came.
-//! `source` sends as many bytes as the first line asks for, and their SHA-256 behind them.
+//! `source` sends as many bytes as the first line asks for, and their SHA-256 behind them. `caller` opens connections to
+//! the other machine: so many to a port as its line says. An urgent byte comes back from `echo` as one.
 
 use std::fmt::Write;
 
+use network::address::Endpoint;
 use network::slab::Handle;
 use network::stack::Stack;
+use network::tcp::block::{Block, Options};
 use network::time::Time;
 use sha2::{Digest, Sha256};
 
@@ -17,6 +20,8 @@ const QUEUED: u32 = 128 << 10;
 const PIECE: usize = 8 << 10;
 /// Bytes of the longest line that asks a source.
 const LINE: usize = 20;
+/// Calls that one line asks for.
+const CALLS: u32 = 64;
 /// The bytes of all sources are the same.
 const SEED: u64 = 19;
 
@@ -26,6 +31,7 @@ pub enum Kind {
     Echo,
     Sink,
     Source,
+    Caller,
 }
 
 #[derive(Debug)]
@@ -55,6 +61,7 @@ impl Service {
             Kind::Echo => self.echo(stack),
             Kind::Sink => self.sink(stack),
             Kind::Source => self.source(stack),
+            Kind::Caller => self.call(stack, now),
         };
         if is_over {
             stack.close(self.handle, now);
@@ -64,11 +71,15 @@ impl Service {
 
     fn echo(&self, stack: &mut Stack<Jack>) -> bool {
         while has_room(stack, self.handle) {
+            let urgent = stack.tcp.block(self.handle).and_then(Block::urgent);
             let piece = self.read(stack);
             if piece.is_empty() {
                 break;
             }
             self.send(stack, &piece);
+            if let Some((before, _)) = urgent.filter(|(before, _)| *before < piece.len()) {
+                stack.tcp.mark_urgent(self.handle, (piece.len() - before - 1) as u32);
+            }
         }
         self.is_at_end(stack)
     }
@@ -110,8 +121,25 @@ impl Service {
         is_over || is_wrong
     }
 
+    /// Each call says one line and ends.
+    fn call(&mut self, stack: &mut Stack<Jack>, now: Time) -> bool {
+        self.line.extend(self.read(stack));
+        let Some((port, calls)) = wanted(&self.line) else {
+            return self.line.len() > LINE || self.is_at_end(stack);
+        };
+        let Some(pair) = stack.tcp.block(self.handle).map(|block| *block.pair()) else { return true };
+        for _ in 0..calls.min(CALLS) {
+            let to = Endpoint { address: pair.remote.address, port };
+            let Ok(call) = stack.connect(to, Options::default(), now) else { break };
+            let extent = stack.link_mut().store(b"called\n");
+            stack.tcp.send(call, extent);
+            stack.close(call, now);
+        }
+        true
+    }
+
     fn read(&self, stack: &mut Stack<Jack>) -> Vec<u8> {
-        let waiting = stack.tcp.block(self.handle).map_or(0, network::tcp::block::Block::readable);
+        let waiting = stack.tcp.block(self.handle).map_or(0, Block::readable);
         let mut piece = vec![0; PIECE.min(waiting)];
         let count = stack.tcp.read(self.handle, &mut piece);
         piece.truncate(count);
@@ -129,12 +157,19 @@ impl Service {
     }
 
     fn is_at_end(&self, stack: &Stack<Jack>) -> bool {
-        stack.tcp.block(self.handle).is_none_or(network::tcp::block::Block::is_at_end)
+        stack.tcp.block(self.handle).is_none_or(Block::is_at_end)
     }
 }
 
 fn has_room(stack: &Stack<Jack>, handle: Handle) -> bool {
     stack.tcp.block(handle).is_some_and(|block| block.may_send() && block.queued() < QUEUED)
+}
+
+/// The port and the number of calls in a line that is whole.
+fn wanted(line: &[u8]) -> Option<(u16, u32)> {
+    let end = line.iter().position(|byte| *byte == b'\n')?;
+    let (port, calls) = std::str::from_utf8(&line[..end]).ok()?.split_once(' ')?;
+    Some((port.parse().ok()?, calls.trim().parse().ok()?))
 }
 
 /// The number in a line that is whole.
