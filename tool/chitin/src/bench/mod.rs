@@ -8,7 +8,7 @@ mod compare;
 mod cost;
 mod events;
 mod page;
-mod peer;
+pub mod peer;
 mod picture;
 mod profile;
 mod record;

@@ -22,6 +22,9 @@ const PACKAGE: &str = "linux-image-cloud-amd64";
 /// What the kernel needs for a disk, in the order in which it is loaded.
 const MODULES: [&str; 6] =
     ["virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk"];
+/// What it needs for a network card in addition, and where each lies among its modules.
+const NETWORK: [(&str, &str); 3] =
+    [("failover", "net/core"), ("net_failover", "drivers/net"), ("virtio_net", "drivers/net")];
 /// Where its kernel stands in the cache.
 const FOLDER: &str = "linux-peer";
 /// Where the programs that are measured have their sources.
@@ -76,21 +79,22 @@ pub fn kernel(workspace: &Workspace) -> Result<PathBuf> {
 }
 
 fn image_in(folder: &Path) -> Option<PathBuf> {
-    if !MODULES.iter().all(|name| folder.join(format!("{name}.ko")).is_file()) {
+    let mut names = MODULES.into_iter().chain(NETWORK.map(|(name, _)| name));
+    if !names.all(|name| folder.join(format!("{name}.ko")).is_file()) {
         return None;
     }
     let mut entries = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
     entries.find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("vmlinuz-")))
 }
 
-/// Moves the modules of [`MODULES`] to where the kernel is.
+/// Moves the modules of [`MODULES`] and [`NETWORK`] to where the kernel is.
 fn keep_modules(unpacked: &Path) -> Result<()> {
     let versions = unpacked.join("lib/modules");
     let version = fs::read_dir(&versions).context(versions.display())?.flatten().next();
     let drivers = version.ok_or_else(|| Failure::new(format!("{PACKAGE} holds no modules")))?.path();
-    for name in MODULES {
-        let folder = if name == "virtio_blk" { "block" } else { "virtio" };
-        let module = drivers.join(format!("kernel/drivers/{folder}/{name}.ko"));
+    let place = |name| (name, if name == "virtio_blk" { "drivers/block" } else { "drivers/virtio" });
+    for (name, folder) in MODULES.map(place).into_iter().chain(NETWORK) {
+        let module = drivers.join(format!("kernel/{folder}/{name}.ko"));
         fs::rename(&module, unpacked.join(format!("boot/{name}.ko"))).context(module.display())?;
     }
     Ok(())

@@ -5,6 +5,7 @@
 
 mod debugging;
 mod first_screen;
+mod linux_on_a_wire;
 mod little_room;
 mod network;
 mod servers;
@@ -16,6 +17,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::bench::peer;
 use crate::build::{self, Images};
 use crate::failure::{Context, Result};
 use crate::kvm;
@@ -31,7 +33,8 @@ use first_screen::FIRST_SCREEN;
 use little_room::{LITTLE_ROOM, MOUNTS};
 use network::NETWORK;
 use servers::{LARGE_SERVERS, SERVERS};
-use wire::WIRE;
+use linux_on_a_wire::{LINUX, LINUX_ON_A_WIRE};
+use wire::{LARGE_WIRE, WIRE};
 
 /// What a stranger does, and what must come of it.
 struct Visit {
@@ -357,7 +360,7 @@ const TRIAL: &str = "front-door::emulation_is_found_to_run_chitin";
 
 /// The tests whose names contain `filter`.
 pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, filter: &str) -> Vec<Case> {
-    let large = if depth == Depth::Full { &LARGE_SERVERS[..] } else { &[] };
+    let large = if depth == Depth::Full { [&LARGE_SERVERS[..], &LARGE_WIRE, &LINUX_ON_A_WIRE] } else { [&[][..]; 3] };
     let visits = VISITS
         .iter()
         .chain(&NETWORK)
@@ -366,7 +369,7 @@ pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, filter: 
         .chain(&DEBUGGING)
         .chain(&FIRST_SCREEN)
         .chain(&LITTLE_ROOM)
-        .chain(large);
+        .chain(large.into_iter().flatten());
     let named = |visit: &'static Visit| (format!("front-door::{}", visit.name), visit);
     let chosen: Vec<_> = visits.map(named).filter(|(name, _)| name.contains(filter)).collect();
     let is_trial_chosen = TRIAL.contains(filter);
@@ -426,6 +429,9 @@ fn pay(visit: &Visit, root: &Path, folder: &Path) -> Result<Output> {
     command.args([visit.limits().1, "sh", "-c", visit.lines]).current_dir(folder).stdin(Stdio::null());
     command.env("chitin", std::env::current_exe().context("this command")?).env("door", root.join("chitin"));
     command.env("CHITIN_ROOT", root).env("TMPDIR", temporary);
+    if visit.needs.contains(&LINUX) {
+        command.env("linux", peer::kernel(&Workspace::at(root))?);
+    }
     command.env("busybox", Workspace::at(root).cache().join("busybox-static/bin/busybox"));
     command.output().context("cannot start timeout")
 }

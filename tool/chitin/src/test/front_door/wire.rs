@@ -14,6 +14,10 @@ pub(super) const WIRE: [Visit; 6] = [
     visit("transfers_with_losses", LOSSES, &[]),
 ];
 
+/// Those of full runs.
+pub(super) const LARGE_WIRE: [Visit; 1] =
+    [visit("nginx_and_dropbear_by_ports_of_the_host", PORTS, &["python3", "curl", "dpkg-deb"])];
+
 const fn visit(
     name: &'static str,
     (lines, output): (&'static str, &'static str),
@@ -72,6 +76,38 @@ seq 200000 > big; get big | cmp - big && echo same
 for turn in 1 2 3 4 5 6 7 8; do get index.html > got$turn & all="$all $!"; done; wait $all; cat got? | sort | uniq -c | tr -s " "
 echo enough | $busybox nc 127.0.0.1 $stop; wait $machine; cat said; cat told >&2"#,
     "hello\nsame\n 8 hello\nhello\nhello\nenough\nover\n",
+);
+
+/// Servers of other projects behind published ports. The host's curl asks 2,000 times, half of them with connections of
+/// their own. A second machine reaches both servers by the host's loopback.
+const PORTS: (&str, &str) = (
+    r#"free() { python3 -c 'import socket; one = socket.socket(); one.bind(("127.0.0.1", 0)); print(one.getsockname()[1])'; }
+web=$(free); shell=$(free)
+$chitin run -p $web:80 -p $shell:22 --packages nginx-light,dropbear-bin -- sh -c '
+    mkdir -p /tmp/w /etc/dropbear /root; cd /tmp/w; seq 300 > index.html; sed -i "s/^root:[^:]*:/root::/" /etc/passwd /etc/shadow
+    cat > conf <<END
+worker_processes 2; error_log /tmp/w/log; pid /tmp/w/pid; events { worker_connections 64; }
+http { access_log off; server { listen 80; location / { root /tmp/w; } } }
+END
+    nginx -c /tmp/w/conf; dropbear -R -F -B -p 22 2> /tmp/w/dropbear & echo up; wait' > said 2> told & machine=$!
+until grep -qs up said; do kill -0 $machine || break; sleep 0.2; done
+until curl -s http://127.0.0.1:$web/ > page; do kill -0 $machine || break; sleep 0.2; done; seq 300 | cmp - page && echo same
+ask() { curl -sS --no-progress-meter -Z --parallel-max 8 -o gone -w '%{http_code} %{size_download}
+' "$@" | sort | uniq -c | tr -s " "; }
+ask "http://127.0.0.1:$web/?[1-1000]"; ask -H "Connection: close" "http://127.0.0.1:$web/?[1-1000]"
+$chitin run --network user --packages openssh-client,curl,wget -- sh -c "cd /tmp; seq 300 > page; curl -sS http://10.0.2.2:$web/ | cmp - page && echo curl
+    wget -qO - http://10.0.2.2:$web/ | cmp - page && echo wget; head -c 300000 /dev/zero > big
+    ssh -q -p $shell -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null root@10.0.2.2 'echo \$USER; wc -c; exit 7' < big; echo \$?" 2> client
+kill $machine; wait $machine; grep -v ': \(fetching\|unpacking\|configuring\|building\)' told client >&2; :"#,
+    "same
+ 1000 200 1092
+ 1000 200 1092
+curl
+wget
+root
+300000
+7
+",
 );
 
 /// The server of `app/http`, with a TCP of its own: connections that stay, pages that are not there, other methods.
@@ -136,14 +172,15 @@ kill $machine; wait $machine; cat said; cat told >&2"#,
 wget: can't connect to remote host (10.0.2.77): No route to host\nsoon\nnc: can't connect to remote host (10.0.2.2): Connection refused\nhttp: http://10.0.2.15/\n",
 );
 
-/// Both directions, with sums of the bytes, over wires that lose frames.
+/// Both directions, with sums of the bytes, over wires that lose frames. They lose questions by DHCP, too: an address
+/// may come after the first 3 s, of which a line then tells.
 const LOSSES: (&str, &str) = (
     r#"transfer() {
     $chitin wire w --peer --once --loss $1 --seed 7 2> log & until test -S w; do sleep 0.1; done
-    $chitin run --network wire:w -- sh -c "cd /tmp; head -c $2 /dev/urandom > a; sum=\$(sha256sum < a | cut -c 1-64)
+    $chitin run --network wire:w -- sh -c "cd /tmp; until ip addr show eth0 | grep -q 'inet '; do sleep 0.2; done; head -c $2 /dev/urandom > a; sum=\$(sha256sum < a | cut -c 1-64)
         nc 10.0.2.2 9 < a | grep -c \$sum; echo $2 | nc 10.0.2.2 19 > b; head -c $2 b | sha256sum | cut -c 1-64 > c; tail -c 65 b | cmp - c && echo $1"
     wait
-}
+} 2> told
 transfer 0% 16777216; transfer 0.1% 16777216; transfer 1% 1048576; transfer 5% 262144; transfer 20% 65536"#,
     "1\n0%\n1\n0.1%\n1\n1%\n1\n5%\n1\n20%\n",
 );
