@@ -17,6 +17,7 @@ pub mod map_diff;
 pub mod mlock;
 pub mod mremap;
 pub mod page_record;
+pub mod spawn_cache;
 pub mod table_scan;
 mod truncate;
 pub mod vma;

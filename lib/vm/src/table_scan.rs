@@ -45,7 +45,7 @@ pub fn compare_tables(words: &[AtomicU64], used: u8, base: u64, rows: &[MapRow],
 /// The entries of a table of any level that lie together and are not all empty, and the index of the first of them.
 /// It looks only at the eighths whose bits are set in `used`.
 #[inline]
-pub fn used_entries(words: &[AtomicU64], used: u8) -> impl Iterator<Item = (usize, &[AtomicU64; AT_ONCE])> {
+fn used_entries(words: &[AtomicU64], used: u8) -> impl Iterator<Item = (usize, &[AtomicU64; AT_ONCE])> {
     let eighths = words.as_chunks::<EIGHTH>().0.iter().enumerate().filter(move |(index, _)| used >> index & 1 != 0);
     let all =
         eighths.flat_map(|(index, words)| (index * EIGHTH..).step_by(AT_ONCE).zip(words.as_chunks::<AT_ONCE>().0));

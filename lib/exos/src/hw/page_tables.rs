@@ -5,18 +5,15 @@
 //! can link the uppermost and exec can unlink them all.
 
 use abi::limits::MAP_ROWS;
-use abi::page_table::{MapRow, PAGE, PRESENT};
+use abi::page_table::{MapRow, PRESENT};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::address_map::PAGE_SIZE;
 use linux_abi::errno::{Errno, Result};
 use runtime::page::{Allocator, Rows};
 use runtime::{Error, Failure, KeyIndex, PageNumber, UserAddress, area, critical_section, exposed, syscall};
 use vm::address_space::run;
 use vm::fault_around::READAHEAD;
-use vm::table_scan::used_entries;
 
 /// Tables that stay for the next program at most.
 const KEPT: usize = 12;
@@ -57,28 +54,6 @@ impl PageTables {
     /// The uppermost tables, with the addresses where they begin: what a child links.
     pub fn uppermost(&self) -> impl Iterator<Item = (u64, PageNumber)> {
         self.linked.range((3, 0)..).map(|((_, base), link)| (*base, link.page))
-    }
-
-    /// Unlinks the tables of the lowest level that a table of the second maps and that are not noted here.
-    /// `words` are its entries, which translate the addresses from `base` on, in the eighths whose bits are set in
-    /// `used`.
-    ///
-    /// # Errors
-    /// `EFAULT` where another one is missing that is noted; the kernel's refusals.
-    pub fn unlink_others(&mut self, editor: &TableEditor, base: u64, words: &[AtomicU64], used: u8) -> Result<()> {
-        let mut missing = self.children(2, base).len();
-        let address = |index: usize| base + index as u64 * span(1);
-        let all = used_entries(words, used).flat_map(|(index, some)| (index..).zip(some));
-        let there = all.map(|(index, word)| (address(index), word.load(Relaxed)));
-        for (address, entry) in there.filter(|(_, entry)| entry & PRESENT != 0) {
-            let is_it = |page: PageNumber| page.address() == entry & PAGE;
-            match self.linked.get(&(1, address)) {
-                Some(noted) if is_it(noted.page) => missing -= 1,
-                Some(_) => return Err(Errno::EFAULT),
-                None => drop(unlink(editor, address, 1)?),
-            }
-        }
-        if missing == 0 { Ok(()) } else { Err(Errno::EFAULT) }
     }
 
     /// Pages to make further ones of.

@@ -253,11 +253,9 @@ impl Child {
 
     /// Its parts, once no thread runs there any more.
     pub(super) fn into_ready(self) -> SpareEnvironment {
-        SpareEnvironment {
-            made: self.made,
-            public: self.public,
-            parts: self.parts.unwrap_or_else(EnvironmentParts::forgotten),
-        }
+        let mut parts = self.parts.unwrap_or_else(EnvironmentParts::discarded);
+        parts.entry.end();
+        SpareEnvironment { made: self.made, public: self.public, parts }
     }
 
     /// Takes back what it was made of.

@@ -2,8 +2,8 @@
 //!
 //! Areas, the page record and the page table entries are the same each time that a child of a process executes the same
 //! file with the same pages. They are made once, and stay in the child's address space from one child to the next
-//! (`retained_space`). Left to do is to fill the pages that the program may write. Invariant: no template is used for a
-//! program whose file has changed, or of which programs touch other pages.
+//! (`vm::spawn_cache`). Left to do is to fill the pages that the program may write. Invariant: no template is used for
+//! a program whose file has changed, or of which programs touch other pages.
 
 use super::exec::{ExecPlan, LoadedLayout, lay_out};
 use super::exec_file::ElfFile;

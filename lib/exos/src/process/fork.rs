@@ -10,7 +10,6 @@ use super::child_start::{self, ChildMemory, ForkState};
 use super::children::{Child, public};
 use super::environment::{EnvironmentRef, rows};
 use super::fork_locks::AllLocks;
-use super::retained_space::SharedMappings;
 use super::spare_environment::SpareEnvironment;
 use super::spawn_cache::SpawnCache;
 use super::vfork_sharing::SharedMemoryLink;
@@ -38,6 +37,7 @@ use runtime::window::WINDOW_PAGES;
 use runtime::{PageNumber, critical_section, heap};
 use vm::address_space::AddressSpace;
 use vm::page_record::{COPY_ON_WRITE, page_of};
+use vm::spawn_cache::SharedMappings;
 
 /// What a child may use at first; it draws more from the bank.
 const BUDGETS: [(Resource, u64); 2] = [(Resource::Slice, 1), (Resource::Predicate, 32)];
@@ -208,7 +208,7 @@ fn copy_held(
     if !stays {
         ready.map_memory(windows, window, core::iter::empty())?;
         ready.give(data)?;
-        ready.parts.forget();
+        ready.parts.discard();
         return Ok(Vec::new());
     }
     ready.map_memory(windows, window, data).inspect_err(|_| process.keep_copies_beside(nursery, &pages))?;
@@ -430,7 +430,7 @@ fn endow(made: &EnvironmentRef, is_known: bool) -> Result<()> {
 fn adopt(mut ready: SpareEnvironment, nursery: &SpawnCache, copied: Copied) -> Result<u64> {
     let process = process();
     let number = ready.made.number.0;
-    ready.note();
+    ready.begin();
     let Copied { pages: copies, holds_open_files } = copied;
     if !holds_open_files {
         process.descriptors.lock().iter().for_each(|(_, description)| description.refer_for(number));

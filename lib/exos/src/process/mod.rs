@@ -6,6 +6,7 @@
 //! (`unix_core::process::exec_state`). All state is here, found through a pointer in the environment area.
 
 pub mod change_user;
+mod child_space;
 pub mod child_start;
 pub mod children;
 pub mod cpu_placement;
@@ -25,7 +26,7 @@ pub mod oom;
 pub mod priority;
 mod process_record;
 pub mod reclaim;
-mod retained_space;
+
 pub mod revocation;
 mod setuid_handover;
 mod setuid_resume;

@@ -10,12 +10,12 @@
 //!
 //! Gain: fork 221,000 to 146,000 instructions (decision 0015).
 
+use super::child_space::{self, SpareSpace, TableViews, fresh_tables};
 use super::child_start::{self, ChildMemory};
 use super::children::public;
 use super::environment::{self, BORROWED_SLOT, EnvironmentBuilder, EnvironmentRef, GUARD, StartInfo, give_keys};
 use super::exec_template::ExecTemplate;
 use super::reclaim::still_present;
-use super::retained_space::{self, Cleanup, Reclaimed, RetainedSpace, SharedMappings};
 use super::spawn_cache::SpawnCache;
 use crate::hw::current::{process, thread};
 use crate::hw::env_create::create_of_parts;
@@ -33,6 +33,7 @@ use runtime::page::{Allocator, PageKind};
 use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, area, exposed, heap, key, syscall};
 use unix_core::signal::pending::PendingSignals;
 use vm::page_record::page_of;
+use vm::spawn_cache::{Cleared, Entry, Given, Makeup, RetainedSpace, Reuse, SharedMappings, State};
 
 /// An environment that has not begun.
 #[derive(Clone, Debug)]
@@ -45,59 +46,47 @@ pub struct SpareEnvironment {
     pub parts: Box<EnvironmentParts>,
 }
 
-/// What is known of what a child left, when its environment is another one.
-#[derive(Debug)]
-pub struct Recycled {
-    /// Whether its address space is there.
-    pub(super) keeps: bool,
-    /// What was taken out of that before.
-    gone: Reclaimed,
-}
-
 /// What an environment is made of, for the one after it.
 #[derive(Clone, Debug, Default)]
 pub struct EnvironmentParts {
     pub(super) root: PageNumber,
     private: Vec<PageNumber>,
-    /// Pages under its list when it was made.
-    pages: u64,
-    /// Whether a child of this process has been it before.
-    pub(super) is_renewed: bool,
-    /// Whether it goes with the child: nothing else is noted of it.
-    pub(super) is_forgotten: bool,
-    /// The edit counters of its list, if only its maker has edited it.
-    pub(super) edits: (u64, u64),
-    /// What is in its address space.
-    pub(super) retained: RetainedSpace,
-    /// Pages under its list that its program was given when it began: tables, copies of pages, and what it had at hand
-    /// for the program that it executes.
-    given: [Vec<PageNumber>; 3],
-    /// The same, of the one before, that are to be given again.
-    pub(super) spare: [Vec<PageNumber>; 3],
+    /// What it is worth for the next child.
+    pub(super) entry: Entry<PageTables>,
+    views: TableViews,
 }
 
 impl EnvironmentParts {
-    /// No other child is made of it: what would be needed for that is forgotten.
-    pub fn forget(&mut self) {
-        self.is_forgotten = true;
-        (self.private, self.given, self.spare) = Default::default();
-        self.retained.forget();
+    /// No other child is made of it: what would be needed for that is discarded.
+    pub fn discard(&mut self) {
+        self.private = Vec::new();
+        self.entry.discard();
     }
 
-    /// What is forgotten.
-    pub(super) fn forgotten() -> Box<Self> {
-        Box::new(Self { is_forgotten: true, ..Self::default() })
+    /// What goes with its child.
+    pub(super) fn discarded() -> Box<Self> {
+        Box::new(Self { entry: Entry::discarded(), ..Self::default() })
+    }
+
+    /// Whether it goes with its child: nothing else is recorded of it.
+    pub(super) fn is_discarded(&self) -> bool {
+        self.entry.state() == State::Discarded
     }
 
     /// What there is to know of it while its child lives.
     pub(super) fn to_note(self: Box<Self>) -> Option<Box<Self>> {
-        let is_nothing = self.is_forgotten && !self.retained.shows_here();
+        let is_nothing = self.is_discarded() && self.views.is_empty();
         if is_nothing { None } else { Some(self) }
     }
 
-    /// Whether its child was given the program that it is to execute.
-    pub(super) const fn is_prepared(&self) -> bool {
-        !self.given[2].is_empty()
+    /// What is retained in its address space, that address space, and pages for further tables.
+    const fn retained(
+        &mut self,
+        editor: TableEditor,
+    ) -> (&mut RetainedSpace<PageTables>, SpareSpace<'_>, &mut Vec<PageNumber>) {
+        let Self { entry, views, .. } = self;
+        let (retained, spare) = entry.space_and_spare();
+        (retained, SpareSpace { editor, views }, spare)
     }
 }
 
@@ -130,15 +119,9 @@ impl SpareEnvironment {
             given.inspect_err(|_| made.bury(key))?;
         }
         let public = show_public(&made).inspect_err(|_| made.bury(key))?;
-        let (pages, kept) = (pages_under(made.list), RetainedSpace::of_fresh(made.list));
-        let room = EnvironmentParts {
-            root,
-            private,
-            pages,
-            edits: edits(made.list),
-            retained: kept,
-            ..EnvironmentParts::default()
-        };
+        let retained = RetainedSpace::of_fresh(fresh_tables(made.list));
+        let entry = Entry::made(edits(made.list), pages_under(made.list), retained);
+        let room = EnvironmentParts { root, private, entry, views: TableViews::default() };
         let ready = Self { made, public, parts: Box::new(room) };
         mark(&ready.public);
         Ok(ready)
@@ -170,25 +153,27 @@ impl SpareEnvironment {
         own: Vec<MapRow>,
         data: impl Iterator<Item = MapRow>,
     ) -> Result<()> {
-        self.parts.retained.map_memory(&self.editor(), windows, own, data)
+        let (retained, mut space, _) = self.parts.retained(self.editor());
+        retained.map_memory(&mut space, windows, own, data)
     }
 
     /// The page of its own window that is mapped at an address there; none where there is no such window.
     pub fn shown_at(&self, address: u64) -> PageNumber {
-        self.parts.retained.shown_at(address)
+        self.parts.entry.space.shown_at(address)
     }
 
     /// Whether it has the windows of this generation (see `Mappings::generation`).
     pub fn shows(&self, generation: u64) -> bool {
-        self.parts.retained.shows(generation)
+        self.parts.entry.space.shows(generation)
     }
 
     /// Maps pages that are its own: no other child is made of what this one leaves.
     ///
     /// # Errors
     /// The kernel's refusals.
-    pub fn give(&self, own: impl Iterator<Item = MapRow>) -> Result<()> {
-        retained_space::give(&self.editor(), own)
+    pub fn give(&mut self, own: impl Iterator<Item = MapRow>) -> Result<()> {
+        let (_, mut space, _) = self.parts.retained(self.editor());
+        child_space::give(&mut space, own)
     }
 
     /// Links the table that maps the library's top-level slot: the ExOS image, and nothing else.
@@ -196,7 +181,8 @@ impl SpareEnvironment {
     /// # Errors
     /// The kernel's refusals.
     pub fn link_image(&mut self, table: PageNumber) -> Result<()> {
-        self.parts.retained.link_image(&self.editor(), table)
+        let (retained, mut space, _) = self.parts.retained(self.editor());
+        retained.link_image(&mut space, table)
     }
 
     /// Takes the program before out of its address space.
@@ -204,9 +190,24 @@ impl SpareEnvironment {
     /// # Errors
     /// The kernel's refusals.
     pub fn drop_program(&mut self, windows: &mut Mappings) -> Result<()> {
-        let pages = self.parts.retained.drop_program(&self.editor(), windows)?;
-        self.parts.spare[0].extend(pages);
+        self.close_program_views(windows);
+        let (retained, mut space, spare) = self.parts.retained(self.editor());
+        spare.extend(retained.drop_program(&mut space)?);
         Ok(())
+    }
+
+    fn close_program_views(&mut self, windows: &mut Mappings) {
+        let EnvironmentParts { entry, views, .. } = &mut *self.parts;
+        views.close_program(&entry.space, windows);
+    }
+
+    /// Takes out the pages for ExOS's data.
+    ///
+    /// # Errors
+    /// The kernel's refusals.
+    pub(super) fn drop_data(&mut self) -> Result<()> {
+        let (retained, mut space, _) = self.parts.retained(self.editor());
+        retained.drop_data(&mut space)
     }
 
     /// Takes everything out of its address space that was put there.
@@ -221,13 +222,15 @@ impl SpareEnvironment {
     /// The kernel's refusals.
     pub fn link_program(&mut self, tables: &mut PageTables, windows: &mut Mappings) -> Result<()> {
         self.drop_program(windows)?;
-        self.parts.retained.share();
+        self.parts.entry.space.share();
         tables.link_into(&self.editor())
     }
 
-    /// Notes what is in its address space, before it begins.
-    pub fn note(&mut self) {
-        self.parts.retained.note();
+    /// A child begins there.
+    pub fn begin(&mut self) {
+        let editor = self.editor();
+        let EnvironmentParts { entry, views, .. } = &mut *self.parts;
+        entry.begin(&SpareSpace { editor, views });
     }
 
     /// The running process ends, and all pages with it that are charged to it.
@@ -242,52 +245,47 @@ impl SpareEnvironment {
         bury(&self.made, &self.public, self.parts);
     }
 
-    /// Makes it ready again, of what a child left that is gone, which may have `executed` another program. On failure
-    /// it may be only partly repaired, and must be destroyed.
+    /// Makes it ready again, of what a child left that is gone, which may have `executed` another program. After an
+    /// error it is not as expected, and must be destroyed.
     pub(super) fn begin_again(&mut self, nursery: &mut SpawnCache, executed: bool) -> Result<()> {
-        let renewed = self.renew_left(nursery, executed)?;
-        self.tidy(nursery, renewed)?;
+        let reuse = self.renew_left(nursery, executed)?;
+        self.clear_left(nursery, reuse)?;
         self.check()
     }
 
     /// The first step: no thread runs there any more, and none will but by this process's action.
-    fn renew_left(&mut self, nursery: &mut SpawnCache, executed: bool) -> Result<Recycled> {
-        let beginning = nursery.beginning()?;
-        let editor = self.editor();
-        // Of a program that the child mapped itself there is nothing to keep.
-        let remedy = self.parts.retained.remedy(executed && !self.is_prepared());
-        let (mut keeps, mut gone) = (remedy != Cleanup::Clean, Reclaimed::default());
-        if remedy == Cleanup::MendEarly {
-            keeps = self.parts.retained.repair(&editor).map(|early| gone = early).is_ok();
-            // Of what could not be mended it is still to be seen what was changed.
-            if keeps {
-                self.note();
-            }
-        }
+    fn renew_left(&mut self, nursery: &mut SpawnCache, executed: bool) -> Result<Reuse> {
+        let (beginning, editor) = (nursery.beginning()?, self.editor());
+        let EnvironmentParts { entry, views, .. } = &mut *self.parts;
+        let reuse = entry.inspect(&SpareSpace { editor, views }, executed)?;
         reclaim_mailbox(self.made.number, self.mailbox())?;
-        self.renew(beginning, keeps)?;
-        Ok(Recycled { keeps, gone })
+        self.renew(beginning, reuse == Reuse::Memory)?;
+        Ok(reuse)
     }
 
     /// The second step: what the old one has left in its address space, and in pages.
-    fn tidy(&mut self, nursery: &mut SpawnCache, Recycled { keeps, mut gone }: Recycled) -> Result<()> {
-        let editor = self.editor();
+    fn clear_left(&mut self, nursery: &mut SpawnCache, reuse: Reuse) -> Result<()> {
+        if reuse == Reuse::Area {
+            self.close_program_views(&mut process().mappings.lock());
+        }
         // All is still there: the old one may have run on another CPU until it was renewed.
-        let late = if keeps { self.parts.retained.repair(&editor) } else { self.parts.retained.reset(&editor) };
-        let cleaned = late.map(|late| gone.add(late));
-        self.parts.given[0].append(&mut gone.tables);
-        self.take_given(nursery, keeps.then_some(&*gone.pages));
+        let editor = self.editor();
+        let EnvironmentParts { entry, views, .. } = &mut *self.parts;
+        let cleared = entry.clear(&mut SpareSpace { editor, views }, reuse).map(|cleared| {
+            self.reclaim_given(nursery, &cleared);
+        });
         // What stands there goes word by word: the session may be looking.
         unmark(&self.public);
         public::TELLING.into_iter().for_each(|words| self.public.clear(words));
         PendingSignals::new(&self.public.words()[PAGE_WORDS..]).clear();
         mark(&self.public);
-        cleaned
+        cleared
     }
 
-    /// The last step: there is nothing else.
+    /// The last step: it is as expected.
     fn check(&mut self) -> Result<()> {
-        if !self.is_whole() {
+        let (observed, mailbox) = (self.observe(), self.mailbox());
+        if !self.parts.entry.accept(&observed, mailbox) {
             return Err(Errno::EBUSY);
         }
         let session = process().session_key;
@@ -299,9 +297,7 @@ impl SpareEnvironment {
         let outcome = self.renew_as(key, beginning, keeps);
         let _ = key::discard(key);
         self.made.number = outcome?;
-        self.parts.is_renewed = true;
-        // Its new name stands on its list, in the place of the old one.
-        self.parts.edits.1 += 1;
+        self.parts.entry.renew();
         Ok(())
     }
 
@@ -322,37 +318,33 @@ impl SpareEnvironment {
         }
     }
 
-    /// The pages that the program of the old one was given and that no process uses any more are for the next
-    /// one's. `gone`: the tables that mapped it stay, and map all of it but these pages.
-    fn take_given(&mut self, nursery: &SpawnCache, gone: Option<&[PageNumber]>) {
-        let list = self.made.list;
-        let EnvironmentParts { spare, given, .. } = &mut *self.parts;
-        for (spare, given) in spare.iter_mut().zip(given) {
-            let mapped = nursery.mapped(given);
-            let is_free = |page: &PageNumber| {
-                let is_here = gone.is_some_and(|gone| !gone.contains(page));
-                exposed::page(*page).is_some_and(|info| {
+    /// The pages that the program of the old one was given and that no process uses any more are for the next one's.
+    fn reclaim_given(&mut self, nursery: &SpawnCache, cleared: &Cleared) {
+        let (list, entry) = (self.made.list, &mut self.parts.entry);
+        for kind in Given::ALL {
+            let mapped = nursery.mapped(entry.given(kind));
+            let is_free = |page: PageNumber, is_here: bool| {
+                exposed::page(page).is_some_and(|info| {
                     info.access() == list
                         && info.kind() == PageKind::Ordinary
                         && !info.is_orphan()
-                        && info.references() == mapped(page) + u64::from(is_here)
+                        && info.references() == mapped(&page) + u64::from(is_here)
                 })
             };
-            spare.reserve(given.len());
-            spare.extend(given.drain(..).filter(is_free));
+            entry.reclaim(kind, cleared, is_free);
         }
     }
 
-    /// Whether it has exactly what a new one has, open to the same principals. A principal on the list of the last
-    /// child, such as the user that this child changed to, would be on that of the next (doc/decision/0022).
-    fn is_whole(&mut self) -> bool {
-        let spare: usize = self.parts.spare.iter().map(Vec::len).sum();
-        edits(self.made.list) == self.parts.edits
-            && pages_under(self.made.list) == self.parts.pages + (self.parts.retained.pages() + spare) as u64
-            && references(self.made.public) == 2
-            && references(self.mailbox()) == 1 + self.parts.retained.maps(self.mailbox())
-            && is_mailbox(self.mailbox())
-            && is_as_made(&self.parts.private)
+    /// What it is made of.
+    fn observe(&self) -> Makeup {
+        Makeup {
+            list_edits: edits(self.made.list),
+            pages: pages_under(self.made.list),
+            public: references(self.made.public),
+            mailbox: references(self.mailbox()),
+            owns_mailbox: is_mailbox(self.mailbox()),
+            private_as_made: is_as_made(&self.parts.private),
+        }
     }
 }
 
@@ -373,25 +365,20 @@ impl SpareEnvironment {
     /// # Errors
     /// The kernel's refusals of `page_allocate`.
     pub fn pages_for_copies(&mut self, count: usize) -> Result<Vec<PageNumber>> {
-        let mut copies = core::mem::take(&mut self.parts.spare[1]);
+        let mut copies = core::mem::take(self.parts.entry.spare(Given::Copies));
         // What the one before had in them is not for this one.
         self.pages().free_many(&copies[copies.len().min(count)..]);
         let kept = copies.len().min(count);
         copies.resize(kept, PageNumber::NONE);
         copies.resize(count, PageNumber::NONE);
         self.pages().allocate_many(&mut copies[kept..])?;
-        self.parts.given[1].clone_from(&copies);
+        self.parts.entry.give(Given::Copies, &copies);
         Ok(copies)
-    }
-
-    /// Whether it has a program that the child is to execute, or has executed.
-    pub(super) const fn is_prepared(&self) -> bool {
-        self.parts.is_prepared()
     }
 
     /// How many pages it was given that are filled before it begins: copies, or its program's.
     pub const fn filled(&self) -> usize {
-        self.parts.given[1].len() + self.parts.given[2].len()
+        self.parts.entry.given(Given::Copies).len() + self.parts.entry.given(Given::Program).len()
     }
 
     /// Gives its program tables that map what `rows` say.
@@ -399,62 +386,61 @@ impl SpareEnvironment {
     /// # Errors
     /// The kernel's refusals.
     pub fn map(&mut self, rows: Vec<MapRow>) -> Result<PageTables> {
-        let editor = self.editor();
-        let EnvironmentParts { retained: kept, spare, .. } = &mut *self.parts;
-        kept.map(&editor, &mut spare[0], rows)
+        let (retained, mut space, spare) = self.parts.retained(self.editor());
+        retained.map(&mut space, spare, rows)
     }
 
-    /// Notes that its program is a copy of its maker's memory of an generation (see `Space::generation`).
+    /// Records that its program is a copy of its maker's memory of a generation (see `AddressSpace::generation`).
     pub fn note_copy(&mut self, generation: u64, memory: &ChildMemory) {
-        self.parts.retained.note_copy(generation, &memory.copied);
+        self.parts.entry.space.record_copy(generation, &memory.copied);
     }
 
     /// The memory of its child, if the next child is a copy of this generation and the last one was, too. The contents
     /// of its own pages are the last child's.
     pub fn copy_of(&mut self, generation: u64) -> Option<ChildMemory> {
-        let EnvironmentParts { retained: kept, spare, given, .. } = &mut *self.parts;
-        let (tables, copied) = kept.copy_of(generation)?;
+        let entry = &mut self.parts.entry;
+        let (tables, copied) = entry.space.copy_of(generation)?;
+        let (tables, copied) = (tables.clone(), copied.to_vec());
         let pages = copied.iter().map(|(_, entry)| PageNumber(page_of(*entry)));
-        if !pages.eq(spare[1].iter().copied()) {
+        if !pages.eq(entry.spare(Given::Copies).iter().copied()) {
             return None;
         }
-        given[1] = core::mem::take(&mut spare[1]);
-        Some(ChildMemory { tables: tables.clone(), copied: copied.to_vec(), has_files: false })
+        entry.give_again(Given::Copies);
+        Some(ChildMemory { tables, copied, has_files: false })
     }
 
     pub(super) fn map_prepared(&mut self, prepared: &ExecTemplate) -> Result<PageTables> {
-        let editor = self.editor();
-        let EnvironmentParts { retained: kept, spare, .. } = &mut *self.parts;
-        kept.map_prepared(&editor, &mut spare[0], prepared.generation())
+        let (retained, mut space, spare) = self.parts.retained(self.editor());
+        retained.map_prepared(&mut space, spare, prepared.generation())
     }
 
     /// Gives it pages for what the program begins with that it is to execute; nothing where there are not so many.
     /// Those that the program before began with come first, in their order and with what was in them, so many; the
     /// others begin as they are to be.
     pub(super) fn pages_for_program(&mut self, prepared: &ExecTemplate) -> Option<(Vec<PageNumber>, usize)> {
-        let spare = &mut self.parts.spare[2];
+        let spare = self.parts.entry.spare(Given::Program);
         let mut pages = spare.split_off(spare.len().saturating_sub(prepared.own()));
         let kept = pages.len();
         pages.extend(prepared.begins_as().skip(kept));
         if self.pages().copy_many(process().session_key, &mut pages[kept..]).is_err() {
-            self.parts.spare[2].extend_from_slice(&pages[..kept]);
+            self.parts.entry.spare(Given::Program).extend_from_slice(&pages[..kept]);
             return None;
         }
-        self.parts.given[2].clone_from(&pages);
+        self.parts.entry.give(Given::Program, &pages);
         Some((pages, kept))
     }
 
-    /// The pages that the last program began with, of so many pages.
-    pub(super) fn last_for_program(&self, count: usize) -> &[PageNumber] {
-        let spare = &self.parts.spare[2];
-        &spare[spare.len().saturating_sub(count)..]
+    /// The pages that the next child begins with if it is as the last one: those of a program of so many pages, or
+    /// copies.
+    pub(super) fn first_pages(&mut self, is_prepared: bool, count: usize) -> &[PageNumber] {
+        let spare = self.parts.entry.spare(if is_prepared { Given::Program } else { Given::Copies });
+        if is_prepared { &spare[spare.len().saturating_sub(count)..] } else { spare }
     }
 
     /// The program that its child was to find is not there.
     pub(super) fn reclaim_program(&mut self, windows: &mut Mappings) {
         let _ = self.drop_program(windows);
-        let EnvironmentParts { spare, given, .. } = &mut *self.parts;
-        spare[2].append(&mut given[2]);
+        self.parts.entry.take_back_program();
     }
 }
 
@@ -510,7 +496,7 @@ pub fn bury(made: &EnvironmentRef, public: &Mapping, mut room: Box<EnvironmentPa
     }
     // Nothing here keeps the pages that go with it; but the public page, which is no other one until then, even if the
     // thread that it is charged to ends.
-    room.retained.close(&mut process.mappings.lock());
+    room.views.close(&mut process.mappings.lock());
     made.bury(process.session_key);
     process.mappings.lock().close(public);
 }

@@ -158,8 +158,8 @@ impl SpawnCache {
     /// Pages that held the data of a child are given up: what maps them would keep them.
     fn let_go(&mut self, pages: &[PageNumber]) {
         self.unmap_pages();
-        if let Some(ready) = self.spare.as_mut().filter(|ready| ready.parts.retained.mapped(pages) > 0) {
-            let _ = ready.parts.retained.drop_data(&ready.editor());
+        if let Some(ready) = self.spare.as_mut().filter(|ready| ready.parts.entry.space.mapped(pages) > 0) {
+            let _ = ready.drop_data();
         }
     }
 
@@ -175,10 +175,10 @@ impl Process {
     /// there are none for it yet and this process lives.
     pub fn retain_parts(&self, child: Child, copies: &[PageNumber]) {
         let (can_keep, executed) = (self.can_keep(&child), child.has_executed());
-        let is_prepared = child.parts.as_ref().is_some_and(|room| room.is_prepared());
+        let is_prepared = child.parts.as_ref().is_some_and(|room| room.entry.is_prepared());
         let mut old = child.into_ready();
         let mut nursery = self.spawn_cache.lock();
-        let is_second = old.parts.is_renewed;
+        let is_second = old.parts.entry.has_served();
         if !can_keep || nursery.spare.is_some() {
             drop(nursery);
             return old.bury();
@@ -189,7 +189,7 @@ impl Process {
         }
         // A process that makes a second child makes a third.
         if is_second {
-            let first = if is_prepared { old.last_for_program(nursery.own()) } else { &old.parts.spare[1] };
+            let first = old.first_pages(is_prepared, nursery.own());
             let pages = first.iter().chain(copies).copied();
             let here = nursery.through.as_ref().map_or(&[][..], Mapping::pages);
             if !pages.clone().eq(here.iter().copied()) {
@@ -208,7 +208,7 @@ impl Process {
             && still_present(&child.made);
         // What borrows a key is made anew: the key is not this process's to give to who is not born.
         let can_give = !self.borrows_key() && self.stopped.load(Relaxed) < state::ENDS;
-        child.parts.as_ref().is_some_and(|room| !room.is_forgotten) && is_mine && can_give
+        child.parts.as_ref().is_some_and(|room| !room.is_discarded()) && is_mine && can_give
     }
 
     /// Whether a child that is gone may stay as it is until there is need of what it was made of: the first one, if it
@@ -224,7 +224,7 @@ impl Process {
             let nursery = self.spawn_cache.lock();
             nursery.spare.is_none() && nursery.first.is_none()
         };
-        child.parts.as_ref().is_some_and(|room| !room.is_renewed)
+        child.parts.as_ref().is_some_and(|room| !room.entry.has_served())
             && !self.has_threads.load(Relaxed)
             && self.can_keep(child)
             && pages() < SMALL
@@ -268,7 +268,7 @@ impl Process {
         nursery.forget_program(&mut self.mappings.lock());
         if let Some(ready) = &mut nursery.spare {
             ready.clear();
-            for spare in core::mem::take(&mut ready.parts.spare) {
+            for spare in ready.parts.entry.take_spare() {
                 ready.pages().free_many(&spare);
             }
         }
@@ -317,7 +317,7 @@ impl Process {
     /// The same for who makes a child.
     pub fn keep_copies_beside(&self, nursery: &SpawnCache, pages: &[PageNumber]) {
         let mut copies = self.heap_pages.lock();
-        let kept = nursery.spare.as_ref().map_or(0, |ready| ready.parts.retained.mapped(pages));
+        let kept = nursery.spare.as_ref().map_or(0, |ready| ready.parts.entry.space.mapped(pages));
         let mapped = nursery.mapped(pages);
         let is_unused =
             |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.references() == mapped(page) + kept);

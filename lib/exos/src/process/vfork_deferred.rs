@@ -187,10 +187,11 @@ fn leave(status: Status, exit_signal: u32) -> Result<u64> {
     let process = process();
     let key = process.session_key;
     let mut nursery = process.spawn_cache.lock();
-    let ready = nursery.prepare()?;
+    let mut ready = nursery.prepare()?;
     nursery.is_busy = false;
     drop(nursery);
     fork::introduce(&ready);
+    ready.begin();
     let super::spare_environment::SpareEnvironment { made, public, parts: room } = ready;
     public.words()[STATUS_WORD].store(status.to_word(), Release);
     // Nothing of it is there to be released: it is over with the first step.
