@@ -4,7 +4,6 @@
 //! at processes in the same way, with its own key.
 
 use crate::hw::current::process;
-use crate::process::children::{STATUS_WORD, public};
 use crate::signal::{self, GROUP};
 use abi::budget::Resource;
 use alloc::vec::Vec;
@@ -17,6 +16,7 @@ use runtime::window::Window;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, clock, exposed};
 use unix_core::process::exit_status::Status;
 use unix_core::process::prctl_state::Attributes;
+use unix_core::process::public_page::{self as public, STATUS_WORD};
 use unix_core::session::pid_map::PidMap;
 use unix_core::session::status_page;
 use unix_core::signal::frame::Information;
@@ -294,9 +294,7 @@ fn deliver(other: &ProcessInfo, information: &Information) -> Result<()> {
         _ => sight().send(other, information),
     };
     match direct {
-        Err(Errno::EPERM) if !other.ended => {
-            signal_by_server(other.environment, information)
-        }
+        Err(Errno::EPERM) if !other.ended => signal_by_server(other.environment, information),
         outcome => outcome,
     }
 }

@@ -1,7 +1,6 @@
 //! Blocking: always a wakeup predicate, always ended by a signal that calls a function of the program.
 
 use crate::hw::current::{is_adopted, process, thread};
-use crate::process::children::public;
 use crate::process::cpu_placement;
 use crate::signal;
 use abi::exposed::{CpuInfo, CpuState};
@@ -11,6 +10,7 @@ use linux_abi::errno::{Errno, Result};
 use runtime::predicate::{self, Operator, Predicate, Term, word, word_masked};
 use runtime::time_slice::{self, Position};
 use runtime::{EnvironmentId, clock, exposed, syscall};
+use unix_core::process::public_page as public;
 
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

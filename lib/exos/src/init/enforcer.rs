@@ -11,7 +11,6 @@
 
 use super::boot::Session;
 use super::robust_locks::{DeadMemory, RobustList};
-use crate::process::children::{STATUS_WORD, public};
 use crate::process::subreaper;
 use crate::process_table::{ProcessInfo, ProcessTable};
 use crate::signal::forgets_children;
@@ -23,6 +22,7 @@ use runtime::predicate::{Operator, Term, clock, word};
 use runtime::window::Window;
 use runtime::{EnvironmentId, PageNumber, exposed, syscall};
 use unix_core::process::exit_status::DESTROYED;
+use unix_core::process::public_page::{self as public, STATUS_WORD};
 use unix_core::session::status_page;
 use unix_core::signal::frame::Information;
 use unix_core::signal::pending::from_user;

@@ -6,7 +6,6 @@ use super::enforcer::Enforcer;
 use super::reaper::Orphans;
 use super::setuid_spawner::SetuidSpawner;
 use crate::pipe::{Pipe, Side};
-use crate::process::children::STATUS_WORD;
 use crate::process_table::is_runnable;
 use crate::wait;
 use abi::area::PUBLIC_STATUS;
@@ -21,6 +20,7 @@ use runtime::window::Window;
 use runtime::{EnvironmentId, KeyIndex, Kind, channel, exposed};
 use unix_core::pipe::ring::CAPACITY;
 use unix_core::process::exit_status::{DESTROYED, Status};
+use unix_core::process::public_page::STATUS_WORD;
 use unix_core::session::{loadavg, status_page};
 use unix_core::signal::pending::from_system;
 

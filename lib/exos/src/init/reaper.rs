@@ -6,7 +6,6 @@
 //! touched, but for threads: they end with their process, as they would by themselves.
 
 use super::setuid_spawner::SetuidSpawner;
-use crate::process::children::public;
 use crate::process::environment::{self, EnvironmentRef, PublicPage};
 use crate::process::reclaim::{self, DeadAccessList, still_present};
 use crate::server::client::Client;
@@ -18,6 +17,7 @@ use runtime::exposed::{self, Environment};
 use runtime::page::Allocator;
 use runtime::window::Window;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, clock, syscall};
+use unix_core::process::public_page as public;
 
 /// An environment that only the session takes care of.
 enum Orphan {

@@ -7,7 +7,6 @@
 
 use super::boot::Session;
 use crate::hw::usercopy;
-use crate::process::children::public;
 use crate::process::futex::{ROBUST_MOST, left_by};
 use abi::limits::PAGE_SIZE;
 use abi::page_table::{LARGE, PRESENT, WRITE};
@@ -18,6 +17,7 @@ use linux_raw_sys::general as linux;
 use runtime::address_space::Access;
 use runtime::window::Window;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed};
+use unix_core::process::public_page as public;
 use vm::page_record::page_of;
 
 /// Level of the tables below the root.

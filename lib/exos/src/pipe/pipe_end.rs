@@ -4,7 +4,6 @@ use crate::descriptor::object::Event;
 use crate::descriptor::socket_shared::SETTINGS_WORDS;
 use crate::hw::current::{is_adopted, process};
 use crate::hw::mapping::{Mapping, Mappings};
-use crate::process::state;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -19,6 +18,7 @@ use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed};
 use unix_core::pipe::end_owners::{self, Holders, Known};
 use unix_core::pipe::packets::{self, Packet, Packets};
 use unix_core::pipe::ring::{self, ATOMIC, CAPACITY, Ring};
+use unix_core::process::run_state as state;
 
 /// Pages of a pipe.
 pub const PAGES: usize = 1 + (CAPACITY / PAGE_SIZE) as usize;

@@ -1,6 +1,6 @@
 //! How a process begins: the first one from what the session wrote, every other as a copy of its parent.
 
-use super::children::{Children, public};
+use super::children::Children;
 use super::cpu_time::Transferred;
 use super::exported_pages::ExportedPages;
 use super::fork::Options;
@@ -18,6 +18,7 @@ use crate::hw::header::CallTable;
 use crate::hw::mapping::Mappings;
 use crate::hw::page_tables::PageTables;
 use crate::hw::{fpu, library_image};
+use unix_core::process::public_page as public;
 
 use crate::loader::cpu_entry;
 use crate::pipe::{Pipe, Side};

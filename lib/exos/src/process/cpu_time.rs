@@ -1,6 +1,5 @@
 //! The account of a process: what each of its threads has used, and where its parent reads it.
 
-use super::children::public;
 use super::process_record::{Process, option};
 use super::thread::Thread;
 use crate::init::cost;
@@ -10,6 +9,7 @@ use linux_abi::address_map::PAGE_SIZE;
 use linux_abi::errno::Result;
 use linux_raw_sys::general as linux;
 use runtime::{EnvironmentId, clock, exposed, time_slice};
+use unix_core::process::public_page as public;
 use unix_core::process::rlimits::UNLIMITED;
 use unix_core::process::rusage::{self, Rusage};
 use unix_core::signal::timer::Timer;

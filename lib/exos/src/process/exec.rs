@@ -2,7 +2,6 @@
 //!
 //! Everything that can be refused is checked before the old program is gone; from then on an error ends the process.
 
-use super::children::public;
 use super::exec_file::{self, ElfFile, ExecFile, read_from};
 use super::exec_template::{ExecTemplate, ZEROS};
 use super::futex;
@@ -32,6 +31,7 @@ use runtime::lock::Lock;
 use runtime::upcall::Context;
 use runtime::{EnvironmentId, PageNumber, exposed};
 use unix_core::process::exit_status::Status;
+use unix_core::process::public_page as public;
 use unix_core::server::protocol::FOLLOW;
 use vfs::namespace::access;
 use vm::address_space::{AddressSpace, PageOps};

@@ -4,11 +4,11 @@
 //! the end records the status and wakes all threads, and the first one waits until the others are gone.
 
 use super::child_start;
-use super::children::{Child, STATUS_WORD, public};
+use super::children::Child;
 use super::exec;
 use super::exit_handoff;
 use super::futex;
-use super::process_record::{Process, state};
+use super::process_record::Process;
 use super::thread::Thread;
 use super::thread_create::{self, DeadThread};
 use super::vfork_sharing;
@@ -22,6 +22,8 @@ use runtime::area;
 use runtime::predicate::{Operator, Term, clock, word};
 use runtime::{EnvironmentId, KeyIndex, exposed, syscall, time_slice};
 use unix_core::process::exit_status::{Change, Status};
+use unix_core::process::public_page::{self as public, STATUS_WORD};
+use unix_core::process::run_state as state;
 
 /// Ends the running process: all its threads.
 pub fn end(status: Status) -> ! {

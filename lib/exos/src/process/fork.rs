@@ -7,7 +7,7 @@
 //! windows are mapped at the same places.
 
 use super::child_start::{self, ChildMemory, ForkState};
-use super::children::{Child, public};
+use super::children::Child;
 use super::environment::{EnvironmentRef, rows};
 use super::fork_locks::AllLocks;
 use super::spare_environment::SpareEnvironment;
@@ -35,6 +35,7 @@ use runtime::upcall::Context;
 use runtime::vector;
 use runtime::window::WINDOW_PAGES;
 use runtime::{PageNumber, critical_section, heap};
+use unix_core::process::public_page as public;
 use vm::address_space::AddressSpace;
 use vm::page_record::{COPY_ON_WRITE, page_of};
 use vm::spawn_cache::SharedMappings;

@@ -5,13 +5,13 @@
 //! the end of its call, handles the signal there, and closes its open files. Where nothing is left of those it ends on
 //! the spot, and what it had is seen to as when the kernel destroys it.
 
-use super::children::public;
 use super::exit;
 use crate::budget;
 use crate::hw::current::process;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use linux_raw_sys::general as linux;
 use unix_core::process::exit_status::Status;
+use unix_core::process::public_page as public;
 use unix_core::signal::pending::from_system;
 
 /// Sees that the heap, which is locked, can take so many pages. Where it cannot, this does not come back.

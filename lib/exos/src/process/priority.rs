@@ -6,7 +6,6 @@
 //! it puts itself below the usual rank: saying so it harms only itself. What puts it above stands in the server's table
 //! (`server::priority_table`), or holds for nothing.
 
-use super::children::public;
 use super::cpu_placement;
 use super::process_record::Process;
 use crate::hw::current::{process, thread};
@@ -17,6 +16,7 @@ use runtime::window::Window;
 use runtime::{EnvironmentId, PageNumber, area, exposed, time_slice};
 use unix_core::process::nice_share::Priority;
 use unix_core::process::prctl_state::{Attributes, Change};
+use unix_core::process::public_page as public;
 
 /// Whether the slice that has begun is one that the running thread, which computes, leaves to others.
 pub fn leaves_slice() -> bool {

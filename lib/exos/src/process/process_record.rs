@@ -7,7 +7,7 @@ use crate::hw::header::CallTable;
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::hw::page_tables::PageTables;
 use crate::hw::pager::OwnPages;
-use crate::process::children::{Children, public};
+use crate::process::children::Children;
 use crate::process::cpu_time::Transferred;
 use crate::process::exec::ExecRequest;
 use crate::process::exec_file::ElfFile;
@@ -41,6 +41,7 @@ use unix_core::ipc::attachments::Holdings;
 use unix_core::process::credentials::Credentials;
 use unix_core::process::fs_context::FsContext;
 use unix_core::process::prctl_state::Attributes;
+use unix_core::process::public_page as public;
 use unix_core::process::rlimits::Rlimits;
 use unix_core::process::rusage::Rusage;
 use unix_core::process::ucred::Ucred;
@@ -376,18 +377,6 @@ impl Process {
     pub fn has_option(&self, option: u32) -> bool {
         self.options.load(Relaxed) & option != 0
     }
-}
-
-/// What the threads of a process have to obey.
-pub mod state {
-    /// Nothing.
-    pub const RUNS: u64 = 0;
-    /// To wait until the process continues.
-    pub const STOPPED: u64 = 1;
-    /// To end.
-    pub const ENDS: u64 = 2;
-    /// To leave the process to its first thread, which enters another program.
-    pub const EXECS: u64 = 3;
 }
 
 /// Options of the host, as bits.

@@ -7,7 +7,6 @@
 //!
 //! Invariant: no code here decides credentials. A process that lies here lies about itself.
 
-use super::children::{STATUS_WORD, public};
 use super::exec::{ExecRequest, forget_old_program};
 use super::exec_file::ExecFile;
 use super::{change_user, exit, vfork_sharing};
@@ -30,6 +29,7 @@ use runtime::{EnvironmentId, PageNumber, exposed};
 use unix_core::process::credentials::Program;
 use unix_core::process::exec_state::ExecState;
 use unix_core::process::exit_status::{Change, DESTROYED, Status};
+use unix_core::process::public_page::{self as public, STATUS_WORD};
 use unix_core::process::rlimits::COUNT as LIMITS;
 use unix_core::process::rusage::Rusage;
 use unix_core::server::protocol::{Request, WINDOW_BYTES};

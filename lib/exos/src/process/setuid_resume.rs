@@ -5,7 +5,6 @@
 
 use super::change_user;
 use super::child_start;
-use super::children::public;
 use super::exec::{self, ExecRequest};
 use super::priority;
 use super::thread::Thread;
@@ -30,6 +29,7 @@ use runtime::window::Window;
 use runtime::{EnvironmentId, PageNumber, area, exposed, heap};
 use unix_core::process::credentials::ResIds;
 use unix_core::process::exec_state::ExecState;
+use unix_core::process::public_page as public;
 use unix_core::server::protocol::Request;
 use unix_core::session::first_process;
 use unix_core::signal::set::{COUNT as SIGNALS, UNSTOPPABLE, bit};

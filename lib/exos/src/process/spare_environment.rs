@@ -12,7 +12,6 @@
 
 use super::child_space::{self, SpareSpace, TableViews, fresh_tables};
 use super::child_start::{self, ChildMemory};
-use super::children::public;
 use super::environment::{self, BORROWED_SLOT, EnvironmentBuilder, EnvironmentRef, GUARD, StartInfo, give_keys};
 use super::exec_template::ExecTemplate;
 use super::reclaim::still_present;
@@ -31,6 +30,7 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use linux_abi::errno::{Errno, Result};
 use runtime::page::{Allocator, PageKind};
 use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, area, exposed, heap, key, syscall};
+use unix_core::process::public_page as public;
 use unix_core::signal::pending::PendingSignals;
 use vm::page_record::page_of;
 use vm::spawn_cache::{Cleared, Entry, Given, Makeup, RetainedSpace, Reuse, SharedMappings, State};

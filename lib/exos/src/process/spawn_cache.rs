@@ -13,7 +13,7 @@ use super::environment::{area_words, write_words};
 use super::exec::ExecRequest;
 use super::exec_file::ElfFile;
 use super::exec_template::ExecTemplate;
-use super::process_record::{Process, state};
+use super::process_record::Process;
 use super::reclaim::still_present;
 use super::spare_environment::{SpareEnvironment, beginning, mark, unmark};
 use crate::hw::current::{process, thread};
@@ -29,6 +29,7 @@ use linux_abi::address_map::PAGE_SIZE;
 use linux_abi::errno::Result;
 use runtime::page::Allocator;
 use runtime::{PageNumber, area, exposed, layout};
+use unix_core::process::run_state as state;
 
 /// Pages that a child may have of its own for what it is made of to be left to it for a while.
 const SMALL: u64 = 512;

@@ -8,7 +8,7 @@
 //! and of those above it. A process that lies gives away only its own children. A process that the kernel destroys asks
 //! for no adoption.
 
-use super::children::{Child, STATUS_WORD, public};
+use super::children::Child;
 use super::environment::EnvironmentRef;
 use crate::hw::current::process;
 use crate::process_table::{self, ProcessInfo, ProcessTable};
@@ -22,6 +22,7 @@ use linux_raw_sys::general as linux;
 use runtime::window::Window;
 use runtime::{EnvironmentId, PageNumber, exposed};
 use unix_core::process::exit_status::Status;
+use unix_core::process::public_page::{self as public, STATUS_WORD};
 use unix_core::process::remote_request;
 use unix_core::signal::frame::Information;
 

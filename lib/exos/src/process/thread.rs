@@ -3,9 +3,9 @@
 //! The record lies in the heap, found through a pointer in the environment area. All of it is changed by the thread
 //! itself, but for the signals that others send to it.
 
-use crate::process::children::public;
 use crate::process::cpu_time::CpuTime;
 use crate::process::futex::Waiter;
+use crate::signal::{Inbox, SecondQueue};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -17,7 +17,7 @@ use runtime::lock::Lock;
 use runtime::upcall::Context;
 use runtime::vector::State;
 use unix_core::process::nice_share::FairShare;
-use crate::signal::{Inbox, SecondQueue};
+use unix_core::process::public_page as public;
 use unix_core::signal::pending::{PENDING, PendingSignals, THREAD_WORDS};
 use unix_core::signal::set::UNSTOPPABLE;
 

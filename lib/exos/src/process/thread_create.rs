@@ -3,7 +3,6 @@
 //! It bears the process's own name, so that it can do what the process can; it has an area, a key ring and a budget of
 //! its own. The next clone reclaims the parts of threads that ended.
 
-use super::children::public;
 use super::cpu_placement;
 use super::environment::{self, AREA_PAGES, EnvironmentRef, StartInfo, area_words, parts_of_area, write_words};
 use super::exit_handoff::inherit_from_thread;
@@ -25,6 +24,7 @@ use runtime::layout;
 use runtime::page::Allocator;
 use runtime::upcall::Context;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, area, heap, syscall};
+use unix_core::process::public_page as public;
 
 /// What a thread may use at first; it draws more from the bank.
 const BUDGETS: [(Resource, u64); 3] = [(Resource::Page, 32), (Resource::Slice, 1), (Resource::Predicate, 16)];

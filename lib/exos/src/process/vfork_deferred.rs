@@ -13,7 +13,7 @@
 //! - `getpid` returns the child's number.
 //! - Calls go by a table of their own, and change nothing but memory.
 
-use super::children::{Child, STATUS_WORD};
+use super::children::Child;
 use super::exec::ExecRequest;
 use super::fork::{self, Options};
 use super::process_record::Process;
@@ -30,6 +30,7 @@ use runtime::upcall::Context;
 use runtime::vector::State;
 use runtime::{EnvironmentId, syscall};
 use unix_core::process::exit_status::Status;
+use unix_core::process::public_page::STATUS_WORD;
 use unix_core::signal::frame::Information;
 
 /// The state that its parent resumes with, and the one that the child begins with.

@@ -9,7 +9,7 @@
 //! bytes that the child changed are copied into its memory. They come through a window that both have open: the child
 //! fills it, the parent empties it, as often as it takes.
 
-use super::process_record::{Process, state};
+use super::process_record::Process;
 use crate::hw::current::process;
 use crate::hw::mapping::Mapping;
 use crate::hw::usercopy;
@@ -24,6 +24,7 @@ use linux_abi::errno::Result;
 use linux_raw_sys::general as linux;
 use runtime::predicate::{Operator, Term, word, word_masked};
 use runtime::{EnvironmentId, PageNumber, exposed};
+use unix_core::process::run_state as state;
 use unix_core::signal::set::bit;
 use vm::write_log::Change;
 

@@ -2,14 +2,14 @@
 
 use super::{Action, IGNORE, Inbox, handler, stop};
 use crate::hw::current::{process, thread};
-use crate::process::children::public;
-use crate::process::state;
 use crate::process::thread::{Thread, is_sent};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use linux_abi::errno::Result;
 use linux_raw_sys::general as linux;
 use runtime::upcall::Context;
 use unix_core::process::exit_status::Status;
+use unix_core::process::public_page as public;
+use unix_core::process::run_state as state;
 use unix_core::signal::frame::Information;
 use unix_core::signal::pending::{FIRST_QUEUED, from_user, is_refused_without_room};
 use unix_core::signal::set::{self, CONTINUE, Default as DefaultAction, FAULTS, STOPS, UNSTOPPABLE, bit};

@@ -1,8 +1,6 @@
 //! Stopping, and going on: job control's half of signals.
 
 use crate::hw::current::process;
-use crate::process::children::public;
-use crate::process::state;
 use crate::wait;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
@@ -11,6 +9,8 @@ use runtime::EnvironmentId;
 use runtime::predicate::{Operator, word, word_masked};
 use runtime::time_slice;
 use unix_core::process::exit_status::{Change, Status};
+use unix_core::process::public_page as public;
+use unix_core::process::run_state as state;
 use unix_core::signal::frame::Information;
 use unix_core::signal::set::{CONTINUE, STOPS, bit};
 

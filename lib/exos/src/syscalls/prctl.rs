@@ -5,10 +5,10 @@ use super::dispatch::Call;
 use crate::hw::current::thread;
 use crate::hw::usercopy;
 use crate::process::Process;
-use crate::process::children::public;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::prctl as operation;
+use unix_core::process::public_page as public;
 use unix_core::server::protocol::{NO_NEW_PRIVILEGES, Request};
 use unix_core::signal::set::COUNT;
 

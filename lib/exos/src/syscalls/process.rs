@@ -7,7 +7,6 @@ use super::pidfd;
 use crate::descriptor::object::Object;
 use crate::hw::current::thread;
 use crate::hw::usercopy;
-use crate::process::children::public;
 use crate::process::fork::{self, Options};
 use crate::process::vfork_sharing::SharedMemoryLink;
 use crate::process::wait::{self, Wanted, Which};
@@ -22,6 +21,7 @@ use program::initial_stack::STRING_BYTES;
 use runtime::EnvironmentId;
 use runtime::upcall::Context;
 use unix_core::process::exit_status::Status;
+use unix_core::process::public_page as public;
 use unix_core::process::rusage::Rusage;
 use unix_core::uapi;
 

@@ -5,13 +5,13 @@ use super::pty_master::forget;
 use crate::descriptor::object::Object;
 use crate::hw::current::{process, thread};
 use crate::process::Process;
-use crate::process::children::public;
 use crate::process_table::{self, ProcessInfo};
 use crate::signal;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use unix_core::process::public_page as public;
 use unix_core::signal::pending::from_system;
 use unix_core::signal::set::bit;
 

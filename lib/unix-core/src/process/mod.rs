@@ -3,7 +3,8 @@
 //! - Who it is: `credentials`, `capabilities`, `ucred`.
 //! - What it may use: `rlimits`, `nice_share`, `priority_table`, `prctl_state`. What it has used: `rusage`.
 //! - How it ended: `exit_status`. What lives through `execve`: `exec_state`, `fs_context`.
-//! - What others ask of it: `remote_request`.
+//! - What others read of it: `public_page`. What others ask of it: `remote_request`. What its threads obey:
+//!   `run_state`.
 
 pub mod capabilities;
 pub mod credentials;
@@ -13,7 +14,9 @@ pub mod fs_context;
 pub mod nice_share;
 pub mod prctl_state;
 pub mod priority_table;
+pub mod public_page;
 pub mod remote_request;
 pub mod rlimits;
+pub mod run_state;
 pub mod rusage;
 pub mod ucred;
