@@ -1,7 +1,9 @@
 // Ways into Linux that old programs use: the vsyscall page, int $0x80 from 64-bit code, numbers of x32. And process 1.
+#include <dirent.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,6 +24,34 @@ static long enter_by_interrupt(long number) {
 	return result;
 }
 
+static int is_listed(const char *folder, const char *name) {
+	DIR *listing = opendir(folder);
+	struct dirent *entry;
+	int found = 0;
+	while (listing && (entry = readdir(listing))) found += strcmp(entry->d_name, name) == 0;
+	if (listing) closedir(listing);
+	return found;
+}
+
+static void describe_process_1(void) {
+	char target[64] = "", console[64] = "", text[64] = "";
+	FILE *name = fopen("/proc/1/comm", "r");
+	if (readlink("/proc/1/exe", target, sizeof target - 1) < 0) perror("exe");
+	if (readlink("/proc/1/fd/1", console, sizeof console - 1) < 0) perror("fd/1");
+	if (!name || !fgets(text, sizeof text, name)) perror("comm");
+	printf("listed %d, exe %s, descriptor 2 listed %d, 1 is %s, comm %s", is_listed("/proc", "1"), target,
+		is_listed("/proc/1/fd", "2"), console, text);
+	if (name) fclose(name);
+	fflush(stdout);
+	if (fork() == 0) {
+		int user = setuid(1000);
+		_exit(user != 0 || readlink("/proc/1/exe", target, sizeof target) >= 0 || opendir("/proc/1/fd"));
+	}
+	int status = -1;
+	wait(&status);
+	printf("user 1000 sees neither: status %d\n", status);
+}
+
 int main(void) {
 	int fault, pipes[2], parent = 0;
 	signal(SIGSEGV, jump);
@@ -35,6 +65,7 @@ int main(void) {
 	printf("int $0x80 tells the number %d\n", enter_by_interrupt(20) == getpid());
 	printf("x32 %ld\n", enter_x32(39));
 	printf("process 1: signal 0 %d, group %d, file %d\n", kill(1, 0), getpgid(1), access("/proc/1/stat", R_OK));
+	describe_process_1();
 	fflush(stdout);
 	if (pipe(pipes)) return 1;
 	if (fork() == 0) {

@@ -8,6 +8,7 @@
 mod cpuinfo;
 mod disks;
 mod foreign_descriptor;
+mod init_process;
 mod live_files;
 mod machine_files;
 mod maps;
@@ -34,7 +35,6 @@ use crate::descriptor::object::{InPlace, Listing, Object, Text};
 use crate::descriptor::open_file::OpenFile;
 use crate::hw::current::{process, thread};
 use crate::pipe::Side;
-use crate::process_table::ProcessInfo;
 use crate::syscalls::proc_links::Last;
 use alloc::boxed::Box;
 use alloc::format;
@@ -44,7 +44,6 @@ use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use unix_core::process::fs_context;
-use unix_core::process::prctl_state::Attributes;
 use unix_core::procfs::net_settings;
 use vfs::inode::Status;
 use vfs::superblock::PROC_VOLUME;
@@ -473,7 +472,7 @@ fn named<'n>(names: impl Iterator<Item = &'n str>, kind: impl Fn(&str) -> u32) -
 
 /// A file or folder of any process.
 fn other_entry(number: u64, rest: &[&str]) -> Result<Entry> {
-    let Some(other) = crate::process_table::find_any(number) else { return init_entry(number, rest) };
+    let Some(other) = crate::process_table::find_any(number) else { return init_process::entry(number, rest) };
     match rest {
         [] => Ok(pid_self::folder()),
         ["net", ..] if !other.ended => machine_entry(rest),
@@ -486,67 +485,6 @@ fn other_entry(number: u64, rest: &[&str]) -> Result<Entry> {
         // A request of `process::remote_request` is no file.
         [name, ..] if !pid_self::has(name) => Err(Errno::ENOENT),
         _ => pid_any::text(&other, rest).map_or_else(|| remote_read::ask(number, rest), |text| Ok(Entry::Text(text))),
-    }
-}
-
-/// Number and name of the process that adopts orphans: the session's own environment, which runs no program.
-const INIT: u64 = runtime::entry::FIRST.0;
-const INIT_NAME: &[u8] = b"init";
-
-/// A file or folder of process [`INIT`]. The listing of `/proc` leaves it out.
-fn init_entry(number: u64, rest: &[&str]) -> Result<Entry> {
-    let own = crate::process_table::find(process().number());
-    let own = own.filter(|_| number == INIT).ok_or(Errno::ENOENT)?;
-    let init = ProcessInfo {
-        number: INIT,
-        environment: INIT,
-        parent: 0,
-        reaps: true,
-        gives_up: false,
-        group: INIT,
-        session: INIT,
-        name: INIT_NAME.to_vec(),
-        arguments: [INIT_NAME, b"\0"].concat(),
-        user: [0; 2],
-        groups: [0; 2],
-        attributes: Attributes::default(),
-        start: 0,
-        terminal: [0; 2],
-        threads: 1,
-        signals: [0; 4],
-        change: 0,
-        ..own
-    };
-    match rest {
-        [] => Ok(Entry::Directory(pid_self::folder_names().filter(|(name, _)| name != "exe").collect())),
-        ["mounts" | "mountinfo" | "net", ..] => machine_entry(rest),
-        ["ns", of_folder @ ..] => namespaces::entry(of_folder),
-        _ if let Some(text) = pid_any::text(&init, rest) => Ok(Entry::Text(text)),
-        ["task"] => Ok(Entry::Directory(Vec::from([(format!("{INIT}"), DIRECTORY)]))),
-        ["task", thread] if thread.parse() == Ok(INIT) => {
-            let of_thread = |(name, _): &(String, u32)| !["exe", "task"].contains(&name.as_str());
-            Ok(Entry::Directory(pid_self::folder_names().filter(of_thread).collect()))
-        }
-        ["task", thread, name, of_name @ ..] if thread.parse() == Ok(INIT) && *name != "task" => {
-            init_entry(INIT, &[&[*name], of_name].concat())
-        }
-        [name, ..] if pid_self::has(name) && !process().may(linux::CAP_SYS_PTRACE) => Err(Errno::EACCES),
-        _ => without_program(rest),
-    }
-}
-
-/// A file of a process that runs no program, as Linux has them for its kernel's threads.
-fn without_program(rest: &[&str]) -> Result<Entry> {
-    match rest {
-        ["cwd" | "root"] => Ok(Entry::Link(Vec::from(b"/"))),
-        ["cgroup"] => Ok(Entry::Text(Vec::from(b"0::/\n"))),
-        ["oom_score" | "oom_score_adj"] => Ok(Entry::Text(Vec::from(b"0\n"))),
-        [name] => match pid_self::folder_names().find(|(there, _)| there == name) {
-            Some((_, DIRECTORY)) => Ok(Entry::Directory(Vec::new())),
-            Some((_, FILE)) => Ok(Entry::Text(Vec::new())),
-            _ => Err(Errno::ENOENT),
-        },
-        _ => Err(Errno::ENOENT),
     }
 }
 
@@ -564,6 +502,7 @@ fn root() -> Entry {
         .map(|(n, kind)| (String::from(n), kind)),
     );
     let mut names = joined(names, machine_files::folder(&[]).unwrap_or_default());
+    names.push((format!("{}", init_process::NUMBER), DIRECTORY));
     names.extend(crate::process_table::all_and_ended().iter().map(|other| (format!("{}", other.number), DIRECTORY)));
     Entry::Directory(names)
 }
