@@ -278,10 +278,18 @@ impl EnvironmentRef {
     }
 
     /// Gives it a slice on the CPU that has the least to do, of those that its maker may run on; it runs from then on.
+    /// Where all slices of that CPU are allocated, the next CPU serves.
     pub fn run(&self, session: KeyIndex) -> Result<()> {
-        let cpu =
-            if exposed::kernel().cpus.load(Relaxed) == 1 { 0 } else { cpu_placement::least_busy(cpu_placement::own()) };
-        time_slice::allocate(session, self.number, cpu, time_slice::ANY_POSITION)?;
+        let is_only = exposed::kernel().cpus.load(Relaxed) == 1;
+        let mut cpus = if is_only { 1 } else { cpu_placement::own() & cpu_placement::machine() };
+        loop {
+            let cpu = if is_only { 0 } else { cpu_placement::least_busy(cpus) };
+            cpus &= !(1 << cpu);
+            match time_slice::allocate(session, self.number, cpu, time_slice::ANY_POSITION) {
+                Err(_) if cpus != 0 => {}
+                outcome => break outcome.map(|_| ())?,
+            }
+        }
         crate::wait::kick_idle();
         Ok(())
     }
