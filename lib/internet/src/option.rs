@@ -18,6 +18,7 @@ pub mod level {
     pub const TCP: u32 = 6;
     pub const UDP: u32 = 17;
     pub const IPV6: u32 = 41;
+    pub const UDP_LITE: u32 = 136;
     pub const RAW: u32 = 255;
 }
 
@@ -30,6 +31,25 @@ pub enum Sort {
     Udp,
     /// Echoes, or packets as they are.
     Raw,
+    /// Datagrams whose checksum covers a part of them (udplite(7)).
+    UdpLite,
+}
+
+impl Sort {
+    /// The sort of a number, which comes from another process.
+    pub const fn of(number: u64) -> Self {
+        match number {
+            0 => Self::Tcp,
+            1 => Self::Udp,
+            3 => Self::UdpLite,
+            _ => Self::Raw,
+        }
+    }
+
+    /// Whether it has datagrams with ports.
+    pub const fn is_udp(self) -> bool {
+        matches!(self, Self::Udp | Self::UdpLite)
+    }
 }
 
 /// Which values a row takes.
@@ -113,15 +133,15 @@ pub mod place {
 
 use Has::{All, Inet6, Only};
 use Rule::{Any, Clamped, Fixed, Flag, Privileged, Within};
-use Sort::{Raw, Tcp, Udp};
-use level::{IP, IPV6, SOCKET, TCP, UDP};
+use Sort::{Raw, Tcp, Udp, UdpLite};
+use level::{IP, IPV6, SOCKET, TCP, UDP, UDP_LITE};
 
 const MOST: i32 = i32::MAX;
 /// Twice what `/proc/sys/net/core/wmem_max` and `rmem_max` say.
 const BUFFER_MOST: i32 = 212_992;
 
 /// The rows; those that [`place`] names come first.
-static TABLE: [Row; 82] = [
+static TABLE: [Row; 84] = [
     row(SOCKET, 2, All, Flag, 0),
     row(SOCKET, 15, All, Flag, 0),
     row(IPV6, 26, Inet6, Flag, 0),
@@ -209,6 +229,9 @@ static TABLE: [Row; 82] = [
     row(UDP, 101, Only(Udp), Flag, 0),
     row(UDP, 102, Only(Udp), Flag, 0),
     row(UDP, 104, Only(Udp), Flag, 0),
+    // udplite(7): bytes that the checksum covers; 0: all.
+    row(UDP_LITE, 10, Only(Udp), Any, 0),
+    row(UDP_LITE, 11, Only(Udp), Any, 0),
 ];
 
 /// Where the values lie.
@@ -235,14 +258,18 @@ pub fn set_value(store: &impl Store, place: usize, value: i32) {
 
 const SET: u64 = 1 << 32;
 
-fn find(level: u32, name: u32, sort: Sort, family: Family) -> Result<usize> {
+fn find(mut level: u32, name: u32, sort: Sort, family: Family) -> Result<usize> {
+    // Both levels of UDP have the options of both.
+    if sort.is_udp() && matches!(level, UDP | UDP_LITE) {
+        level = if matches!(name, 10 | 11) { UDP_LITE } else { UDP };
+    }
     if level == IPV6 && family == Family::V4 {
         return Err(Error::NoSuchOption);
     }
     let found = TABLE.iter().position(|row| row.level == level && row.name == name).ok_or(Error::NoSuchOption)?;
     let fits = match TABLE[found].has {
         All => true,
-        Only(only) => only == sort,
+        Only(only) => only == sort || only == Udp && sort.is_udp(),
         Inet6 => family == Family::V6,
     };
     if fits { Ok(found) } else { Err(Error::NoSuchOption) }
@@ -250,7 +277,7 @@ fn find(level: u32, name: u32, sort: Sort, family: Family) -> Result<usize> {
 
 /// Whether a level is that of all sockets, or of a protocol.
 const fn is_own_level(level: u32, sort: Sort) -> bool {
-    matches!((level, sort), (SOCKET, _) | (TCP, Tcp) | (UDP, Udp))
+    matches!((level, sort), (SOCKET, _) | (TCP, Tcp) | (UDP | UDP_LITE, Udp | UdpLite))
 }
 
 /// Sets an option from the bytes that the program gave, of which there are `length` in its own words. What was set:
@@ -287,6 +314,8 @@ pub fn set(
         return Err(Error::Invalid);
     }
     let value = match row.rule {
+        // UDP tells them, and takes none.
+        Any if row.level == UDP_LITE && sort == Udp => return Err(Error::NoSuchOption),
         Flag => i32::from(given != 0),
         Within(first, last) if given < first || given > last => return Err(Error::Invalid),
         // TTL 0 is none, and -1 is the one that all have.
@@ -303,6 +332,7 @@ pub fn set(
         Any if (level, name) == (TCP, 8) && given < 0 => -1,
         Any if (level, name) == (TCP, 8) => given.min(120),
         Any if (level, name) == (TCP, 10) && given != 0 => given.max(1152),
+        Any if row.level == UDP_LITE && given != 0 => given.clamp(8, 65_535),
         Any if place == place::RECEIVE_LEAST && given == 0 => 1,
         Any if place == place::RECEIVE_LEAST && given < 0 => MOST,
         _ => given,

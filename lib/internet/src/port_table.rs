@@ -23,6 +23,8 @@ pub enum Protocol {
     Tcp,
     /// UDP.
     Udp,
+    /// UDP-Lite.
+    UdpLite,
     /// ICMP echoes, whose identifiers are their ports; those of IPv6 apart.
     Echo,
     /// The same of IPv6.
@@ -241,7 +243,7 @@ impl PortTable {
 
     fn choose(&self, protocol: Protocol, draw: u64, fits: impl Fn(&[Binding]) -> bool) -> Option<u16> {
         let [first, last] = match protocol {
-            Protocol::Tcp | Protocol::Udp => EPHEMERAL,
+            Protocol::Tcp | Protocol::Udp | Protocol::UdpLite => EPHEMERAL,
             // Every identifier but 0.
             Protocol::Echo | Protocol::Echo6 => [1, u16::MAX],
         };

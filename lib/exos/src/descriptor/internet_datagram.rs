@@ -12,7 +12,6 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use internet::address::{Endpoint, Family};
 use internet::control::Sending;
 use internet::datagram::{HEAD_BYTES, HEAD_WORDS, Head, LONGEST, LONGEST_V4};
-use internet::option::Sort;
 use internet::page::{self, RING, done};
 use internet::ring::{Ring, advance};
 use linux_abi::errno::{Errno, Result};
@@ -46,7 +45,7 @@ impl InternetSocket {
         if let Some(error) = self.take_error() {
             return Err(error);
         }
-        if self.sort == Sort::Udp && to.is_some_and(|to| to.port == 0) {
+        if self.sort.is_udp() && to.is_some_and(|to| to.port == 0) {
             return Err(Errno::EINVAL);
         }
         let waiter = process().files.lock().send_datagram(self.number(), to, bytes, sending)?;

@@ -96,7 +96,7 @@ impl InternetSocket {
         let answer = process().files.lock().on_internet_socket(node, InternetRequest::Pages, [0; 3])?;
         let [_, page, _, kind, ..] = answer;
         let family = if kind & 0xff == 0 { Family::V4 } else { Family::V6 };
-        let sort = [Sort::Tcp, Sort::Udp, Sort::Raw][(kind as usize >> 8 & 0xff).min(2)];
+        let sort = Sort::of(kind >> 8 & 0xff);
         let own = open_window(PageNumber(page), true)?;
         Ok(Self { family, sort, protocol: (kind >> 16) as u8, node, own, link: Lock::default() })
     }
@@ -111,6 +111,7 @@ impl InternetSocket {
         match self.sort {
             Sort::Tcp => 6,
             Sort::Udp => 17,
+            Sort::UdpLite => 136,
             Sort::Raw => self.protocol & 0x7f,
         }
     }
@@ -119,7 +120,7 @@ impl InternetSocket {
     pub const fn kind(&self) -> u32 {
         match (self.sort, self.protocol) {
             (Sort::Tcp, _) => 1,
-            (Sort::Udp, _) | (_, ECHO_V4 | ECHO_V6) => 2,
+            (Sort::Udp | Sort::UdpLite, _) | (_, ECHO_V4 | ECHO_V6) => 2,
             (Sort::Raw, _) => 3,
         }
     }

@@ -116,13 +116,15 @@ impl FileServer {
         match (socket.sort, socket.protocol) {
             (Sort::Udp, _) if leaves => {
                 if to.address.is_multicast() || to.address.is_broadcast() {
-                    self.deliver_to_group(to, head, bytes);
+                    self.deliver_to_group(Protocol::Udp, to, head, bytes);
                 }
                 self.send_over_wire(DATAGRAMS, to, head, bytes)
             }
+            (Sort::UdpLite, _) if leaves => Err(Errno::ENETUNREACH),
             (_, ECHO_V4 | ECHO_V6) if leaves => self.send_echo_over_wire(node, to, head, bytes),
             (_, protocol) if leaves => self.send_raw_over_wire(node, (protocol, to), head, bytes),
-            (Sort::Udp, _) => self.send_udp(node, to, head, bytes),
+            (Sort::Udp, _) => self.send_udp(node, Protocol::Udp, (to, head), bytes),
+            (Sort::UdpLite, _) => self.send_udp(node, Protocol::UdpLite, (to, head), bytes),
             (_, ECHO_V4 | ECHO_V6) => self.send_echo(node, to, head, bytes),
             (_, protocol) => self.send_raw(node, protocol, head, bytes),
         }
@@ -145,13 +147,19 @@ impl FileServer {
         Ok(own.map_or((local, false), |(own, _)| (*own, true)))
     }
 
-    fn send_udp(&mut self, node: NodeId, to: Endpoint, head: Head, bytes: &[u8]) -> Result<u64> {
+    fn send_udp(
+        &mut self,
+        node: NodeId,
+        protocol: Protocol,
+        (to, head): (Endpoint, Head),
+        bytes: &[u8],
+    ) -> Result<u64> {
         if to.address.is_multicast() || to.address.is_broadcast() {
-            return Ok(self.deliver_to_group(to, head, bytes));
+            return Ok(self.deliver_to_group(protocol, to, head, bytes));
         }
         let net = self.net();
         let draw = net.draw();
-        match net.table.receiver(Protocol::Udp, to, head.from, draw) {
+        match net.table.receiver(protocol, to, head.from, draw) {
             Some(receiver) => Ok(self.deliver(receiver, head, bytes)),
             None => {
                 // As an unreachable port is told: to a socket that is connected there.
@@ -168,11 +176,11 @@ impl FileServer {
     }
 
     /// Gives a datagram to every socket of this machine that a group or all hosts stand for.
-    pub(super) fn deliver_to_group(&mut self, to: Endpoint, head: Head, bytes: &[u8]) -> u64 {
+    pub(super) fn deliver_to_group(&mut self, protocol: Protocol, to: Endpoint, head: Head, bytes: &[u8]) -> u64 {
         let net = self.net();
         let is_group = to.address.is_multicast();
         let takes = |one: &InternetSocket| !is_group || one.groups.contains(&to.address);
-        let found = net.table.receivers(Protocol::Udp, to.port, head.from);
+        let found = net.table.receivers(protocol, to.port, head.from);
         let found: Vec<NodeId> = found.map(|binding| binding.socket).collect();
         let found: Vec<NodeId> = found.into_iter().filter(|one| net.sockets.get(one).is_some_and(takes)).collect();
         found.into_iter().map(|one| self.deliver(one, head, bytes)).last().unwrap_or(0)

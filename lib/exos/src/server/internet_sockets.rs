@@ -192,6 +192,7 @@ impl Internet {
         match (socket.sort, socket.protocol, socket.family) {
             (Sort::Tcp, ..) => Some(Protocol::Tcp),
             (Sort::Udp, ..) => Some(Protocol::Udp),
+            (Sort::UdpLite, ..) => Some(Protocol::UdpLite),
             // A socket for echoes says so by a bit above its protocol.
             (Sort::Raw, ECHO_V4, _) => Some(Protocol::Echo),
             (Sort::Raw, ECHO_V6, _) => Some(Protocol::Echo6),
@@ -295,7 +296,7 @@ impl FileServer {
         [family, sort, protocol]: [u64; 3],
     ) -> Result<Answer> {
         let family = if family == 0 { Family::V4 } else { Family::V6 };
-        let sort = [Sort::Tcp, Sort::Udp, Sort::Raw][(sort as usize).min(2)];
+        let sort = Sort::of(sort);
         let is_echo = matches!(protocol as u8, ECHO_V4 | ECHO_V6);
         if sort == Sort::Raw && !is_echo && who.uid != 0 {
             return Err(Errno::EPERM);
@@ -353,7 +354,7 @@ impl FileServer {
         let socket = self.socket_of(node)?;
         check_address(to.address, is_own || option::value(&socket.page, place::FREE_BIND) != 0)?;
         let protocol = Internet::protocol_of(socket);
-        if !is_privileged && (1..UNPRIVILEGED).contains(&to.port) && matches!(socket.sort, Sort::Tcp | Sort::Udp) {
+        if !is_privileged && (1..UNPRIVILEGED).contains(&to.port) && socket.sort != Sort::Raw {
             return Err(Errno::EACCES);
         }
         if socket.local.port != 0 || socket.peer.is_some() || socket.listener.is_some() {

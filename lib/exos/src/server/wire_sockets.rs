@@ -230,7 +230,7 @@ impl FileServer {
             to: Endpoint { address: local.address, port: u16::from(hops) },
         };
         if !self.wire.has(local.address) {
-            let _ = self.deliver_to_group(local, head, bytes);
+            let _ = self.deliver_to_group(Protocol::Udp, local, head, bytes);
             return true;
         }
         let net = self.net();

@@ -22,6 +22,7 @@ pub(super) const NETLINK: u64 = 16;
 /// Numbers of protocols.
 const TCP: u64 = 6;
 const UDP: u64 = 17;
+const UDP_LITE: u64 = 136;
 const ICMP: u64 = 1;
 const ICMP_V6: u64 = 58;
 const PROTOCOLS: u64 = 263;
@@ -59,6 +60,7 @@ fn sort_of(call: &Call<'_>, family: Family, kind: u64, protocol: u64) -> Result<
     match (kind, protocol, family) {
         (1, 0 | TCP, _) => Ok((Sort::Tcp, TCP as u8)),
         (2, 0 | UDP, _) => Ok((Sort::Udp, UDP as u8)),
+        (2, UDP_LITE, _) => Ok((Sort::UdpLite, UDP_LITE as u8)),
         (2, ICMP, Family::V4) => Ok((Sort::Raw, ECHO_V4)),
         (2, ICMP_V6, Family::V6) => Ok((Sort::Raw, ECHO_V6)),
         (1 | 2, ..) | (3, 0, _) => Err(Errno::EPROTONOSUPPORT),

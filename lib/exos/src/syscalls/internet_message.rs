@@ -77,7 +77,7 @@ fn send_internet(
         };
     }
     // UDP over IPv6 looks at no such flag.
-    if flags & flag::URGENT != 0 && (socket.sort, socket.family) != (Sort::Udp, Family::V6) {
+    if flags & flag::URGENT != 0 && !(socket.sort.is_udp() && socket.family == Family::V6) {
         return Err(Errno::EOPNOTSUPP);
     }
     let to = match name {
