@@ -230,3 +230,12 @@ pub fn spare_of(environment: EnvironmentId, resource: Resource) -> u64 {
     let budget = &info.budget[resource as usize];
     budget.limit.load(Relaxed).saturating_sub(budget.used.load(Relaxed))
 }
+
+/// All pages of the machine.
+pub fn total_pages() -> u64 {
+    let kernel = exposed::kernel();
+    [&kernel.free_pages, &kernel.owned_pages, &kernel.orphan_pages, &kernel.kernel_pages, &kernel.cached_pages]
+        .map(|word| word.load(Relaxed))
+        .iter()
+        .sum()
+}

@@ -49,6 +49,11 @@ fn header() -> &'static Header {
     unsafe { &*(IMAGE as *const Header) }
 }
 
+/// Where stubs of rewritten calls enter the image that runs.
+pub fn stub_entry() -> u64 {
+    header().stub_entry as *const () as u64
+}
+
 /// The tables of the image that runs.
 pub fn tables() -> &'static OverrideTables {
     &header().tables

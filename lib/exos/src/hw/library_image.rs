@@ -1,30 +1,15 @@
 //! What the ExOS image knows of itself, and what it gives to the processes that it makes.
 
 use super::usercopy;
-use crate::process::environment::StartInfo;
 use core::sync::atomic::AtomicU64;
 use linux_abi::address_map::PAGE_SIZE;
 use linux_abi::errno::Result;
 use runtime::address_space::Access;
 use runtime::window::Window;
-use runtime::{KeyIndex, PageNumber, image};
+use runtime::{KeyIndex, PageNumber};
 use vfs::dcache;
 
 const WORDS_OF_PAGE: usize = PAGE_SIZE as usize / 8;
-
-/// What an environment begins with that runs this image; function, heap and process are the caller's to fill in.
-pub fn beginning() -> StartInfo {
-    StartInfo {
-        entry: runtime::entry::_start as *const () as u64,
-        gate: image::own_range(),
-        function: (0, 0),
-        heap: 0,
-        process: 0,
-        thread: 0,
-        stub_entry: crate::entry::gate::stub_entry as *const () as u64,
-        borrows: false,
-    }
-}
 
 /// Copies pages that can be read where they lie, the program's or ExOS's own, into others: those that are mapped from
 /// `place` on, if it says so.

@@ -1,7 +1,7 @@
 //! Windows onto pages that several processes write: words are atomics, bytes are copied, nothing is borrowed.
 
+use super::key_slots::BORROWED_SLOT;
 use super::usercopy;
-use crate::process::environment::BORROWED_SLOT;
 use abi::page_table::MapRow;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;

@@ -7,6 +7,7 @@ pub mod disk;
 pub mod env_create;
 pub mod fpu;
 pub mod header;
+pub mod key_slots;
 pub mod library_image;
 pub mod mapping;
 pub mod page_store;

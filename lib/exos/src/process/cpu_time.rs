@@ -152,7 +152,7 @@ impl Process {
         let limits = self.limits.lock().clone();
         let [all, data, stack] =
             [linux::RLIMIT_AS, linux::RLIMIT_DATA, linux::RLIMIT_STACK].map(|one| limits.soft(one));
-        let at_once = crate::procfs::total_pages() * PAGE_SIZE;
+        let at_once = crate::budget::total_pages() * PAGE_SIZE;
         self.memory.lock().space.room = MemoryLimits { all, data, stack, at_once };
     }
 

@@ -8,8 +8,8 @@
 use super::cpu_placement;
 use super::reclaim::{self, DeadAccessList, still_present};
 use crate::hw::current::word;
-use crate::hw::env_create;
 use crate::hw::page_tables::{TableEditor, link_common};
+use crate::hw::{env_create, header};
 use abi::area::PrivateWords;
 use abi::budget::{Figure, Resource};
 use abi::capability::Rights;
@@ -28,13 +28,12 @@ use runtime::layout::UPCALL_GUARD;
 use runtime::page::{self, Allocator};
 use runtime::window::Window;
 use runtime::{
-    EnvironmentId, Error, Failure, KeyIndex, PageNumber, critical_section, exposed, key, layout, syscall, time_slice,
+    EnvironmentId, Error, Failure, KeyIndex, PageNumber, critical_section, exposed, image, key, layout, syscall,
+    time_slice,
 };
 
-/// Slot of the session's key in the ring of every process.
-pub const SESSION_SLOT: KeyIndex = KeyIndex(3);
-/// Slot of a key that a process holds in addition, from any source: see `server::principals`.
-pub const BORROWED_SLOT: KeyIndex = KeyIndex(4);
+pub use crate::hw::key_slots::{BORROWED_SLOT, SESSION_SLOT};
+
 /// Where a new environment's stack begins below the end of its upcall stack: above it lies what it will resume.
 pub const ROOM_ABOVE: u64 = 1024;
 
@@ -57,6 +56,18 @@ pub struct StartInfo {
     pub stub_entry: u64,
     /// Whether it has a key in [`BORROWED_SLOT`].
     pub borrows: bool,
+}
+
+impl StartInfo {
+    /// That of an environment that runs this image; function, heap and process are the caller's to fill in.
+    pub fn of_image() -> Self {
+        Self {
+            entry: runtime::entry::_start as *const () as u64,
+            gate: image::own_range(),
+            stub_entry: header::stub_entry(),
+            ..Self::default()
+        }
+    }
 }
 
 /// An environment in the making.

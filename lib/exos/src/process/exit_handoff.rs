@@ -8,10 +8,10 @@ use super::children::Child;
 use super::process_record::Process;
 use crate::hw::current::process;
 use crate::hw::mapping::Mapping;
-use crate::server::client::TakingOver;
-use crate::server::orphaned_pages::{HandedOffPage, can_leave};
+use crate::server::client::{HandedOffPage, TakingOver};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
+use runtime::page::PageKind;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed, syscall};
 
 /// Hands shared pages off to the server, when this process has closed all its descriptors and waits for no process any
@@ -77,4 +77,11 @@ impl Process {
     pub fn may_have_heirs(&self) -> bool {
         self.has_made_children.load(Relaxed) || !self.exported.lock().is_empty()
     }
+}
+
+/// Whether a page is one that a process can leave: an ordinary one that is charged to it.
+fn can_leave(process: u64, page: PageNumber) -> bool {
+    exposed::page(page).is_some_and(|info| {
+        info.owner() == EnvironmentId(process) && info.kind() == PageKind::Ordinary && !info.is_orphan()
+    })
 }

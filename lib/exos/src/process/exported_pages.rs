@@ -6,7 +6,7 @@
 
 use crate::descriptor::open_file::{OpenFile, Reference};
 use crate::hw::current::process;
-use crate::server::orphaned_pages::HandedOffPage;
+use crate::server::client::HandedOffPage;
 use abi::page::DIRTY;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

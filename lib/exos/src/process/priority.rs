@@ -9,7 +9,7 @@
 use super::cpu_placement;
 use super::process_record::Process;
 use crate::hw::current::{process, thread};
-use crate::server::priority_table;
+use crate::server::client;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use runtime::address_space::Access;
 use runtime::window::Window;
@@ -22,7 +22,7 @@ use unix_core::process::public_page as public;
 pub fn leaves_slice() -> bool {
     let says = Attributes::from_word(process().public_word(public::PRIORITY).load(Relaxed));
     let own = Priority::of(&says);
-    let table = priority_table::shown();
+    let table = client::priorities();
     if own == Priority::USUAL && table.is_empty() {
         return false;
     }
@@ -36,7 +36,7 @@ pub fn leaves_slice() -> bool {
 
 /// How the running process is scheduled has changed: it has what the server grants.
 pub fn change(process: &Process) {
-    if priority_table::shown().of_number(process.environment()).is_some() {
+    if client::priorities().of_number(process.environment()).is_some() {
         announce(process);
     } else {
         begin(process);
@@ -53,7 +53,7 @@ pub fn begin(process: &Process) {
 /// The running process continues for another one, which recorded how it is scheduled: that counts as far as the
 /// server's table allows it.
 pub fn go_on(process: &Process, predecessor: EnvironmentId) {
-    let granted = priority_table::shown().of_number(predecessor.0).unwrap_or(Priority::USUAL);
+    let granted = client::priorities().of_number(predecessor.0).unwrap_or(Priority::USUAL);
     if Priority::of(&process.attributes.lock()) > granted {
         process.attributes.lock().begin_usual();
     }

@@ -18,7 +18,6 @@ use super::reclaim::still_present;
 use super::spawn_cache::SpawnCache;
 use crate::hw::current::{process, thread};
 use crate::hw::env_create::create_of_parts;
-use crate::hw::library_image;
 use crate::hw::mapping::{Mapping, Mappings, PAGE_WORDS};
 use crate::hw::page_tables::{PageTables, TableEditor};
 use abi::budget::Resource;
@@ -98,7 +97,7 @@ pub(super) fn beginning() -> StartInfo {
         process: core::ptr::from_ref(process()) as u64,
         thread: core::ptr::from_ref(thread()) as u64,
         borrows: process().borrows_key(),
-        ..library_image::beginning()
+        ..StartInfo::of_image()
     }
 }
 

@@ -10,7 +10,7 @@ use super::thread::Thread;
 use crate::budget;
 use crate::entry::gate;
 use crate::hw::current::{area_at, process, thread, word};
-use crate::hw::{env_create, fpu, library_image, usercopy};
+use crate::hw::{env_create, fpu, usercopy};
 use crate::loader::cpu_entry;
 use abi::budget::Resource;
 use abi::capability::Rights;
@@ -120,7 +120,7 @@ fn build(record: &'static Thread) -> Result<EnvironmentRef> {
         process: core::ptr::from_ref(process) as u64,
         thread: core::ptr::from_ref(record) as u64,
         borrows: process.borrows_key(),
-        ..library_image::beginning()
+        ..StartInfo::of_image()
     };
     let channel = area::channel_key();
     write_words(in_area[1], process.session_key, &area_words(&beginning, place, channel.is_some()))?;

@@ -192,7 +192,7 @@ fn terminal_drivers() -> String {
 
 fn pages() -> [u64; 2] {
     let load = |word: &AtomicU64| word.load(Relaxed);
-    [super::total_pages(), load(&exposed::kernel().free_pages)]
+    [crate::budget::total_pages(), load(&exposed::kernel().free_pages)]
 }
 
 /// The one zone. The kernel keeps no watermarks.

@@ -28,7 +28,6 @@ use foreign_descriptor::ForeignDescriptor;
 use live_files::LiveFile;
 use pid_self::{own_entry, thread_entry};
 pub(crate) use remote_read::{answer, request, request_bytes};
-pub(crate) use system::total_pages;
 pub(crate) use writable::write;
 
 use crate::descriptor::object::{InPlace, Listing, Object, Text};

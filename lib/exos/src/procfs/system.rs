@@ -202,22 +202,13 @@ fn processes() -> (usize, usize) {
     (all.len(), running.max(1))
 }
 
-/// All pages of the machine.
-pub(crate) fn total_pages() -> u64 {
-    let kernel = exposed::kernel();
-    [&kernel.free_pages, &kernel.owned_pages, &kernel.orphan_pages, &kernel.kernel_pages, &kernel.cached_pages]
-        .map(|word| word.load(Relaxed))
-        .iter()
-        .sum()
-}
-
 fn memory() -> String {
     let kernel = exposed::kernel();
     let kilobytes = |pages: u64| pages * 4;
     let [free, cached] = [&kernel.free_pages, &kernel.cached_pages].map(|word| word.load(Relaxed));
     let at_hand = crate::budget::pages_for_processes();
     let rows = [
-        ("MemTotal", total_pages()),
+        ("MemTotal", crate::budget::total_pages()),
         ("MemFree", free),
         ("MemAvailable", free.min(at_hand) + cached),
         ("Buffers", 0),

@@ -14,7 +14,7 @@
 //!   senders, `priority_table` says which run before others on a CPU.
 //! - Memory: `page_quota` bounds the server's pages.
 
-pub mod priority_table;
+mod priority_table;
 
 pub mod client;
 mod credentials;

@@ -33,7 +33,7 @@ impl FileServer {
             Err(outcome) => return Ok(outcome),
         };
         check_privilege(who)?;
-        let memory = crate::procfs::total_pages() * PAGE_SIZE;
+        let memory = crate::budget::total_pages() * PAGE_SIZE;
         let request = Request { source: &source, kind: &kind, data: &data, flags, memory };
         if flags & linux::MS_REMOUNT != 0 {
             self.tree.remount(on, request)?;

@@ -13,20 +13,20 @@
 //! another page. A page counts as handed off only while it is the server's and under a list for heirs, where no other
 //! page of the server lies.
 
-use super::client::Client;
+use super::client::HandedOffPage;
 use super::main_loop::{OWN_KEY, Server};
 use super::principals::{self, with_key_of};
+use crate::budget::total_pages;
 use crate::descriptor::open_file::is_referred_to_at;
 use crate::process::environment::SESSION_SLOT;
-use crate::procfs::total_pages;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::Acquire;
 use linux_abi::errno::{Errno, Result};
 use runtime::page::PageKind;
 use runtime::transfer::Message;
-use runtime::{EnvironmentId, PageNumber, area, exposed, syscall};
-use unix_core::server::protocol::{Request, WINDOW_BYTES};
+use runtime::{PageNumber, area, exposed, syscall};
+use unix_core::server::protocol::WINDOW_BYTES;
 
 /// Pages that one principal may leave for what is on its way.
 const MOST_ON_THEIR_WAY: usize = 4096;
@@ -36,37 +36,6 @@ const PART: u64 = 16;
 const TOGETHER: usize = 64;
 /// Words that fit into the window.
 const AT_ONCE: usize = WINDOW_BYTES as usize / 8;
-
-/// A page that a process hands off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HandedOffPage {
-    /// The page.
-    pub page: PageNumber,
-    /// Page and index of the record of a description that is on its way and consists of it; page 0: others map it.
-    pub record: (u64, u64),
-}
-
-impl HandedOffPage {
-    const PAGE_BITS: u32 = 28;
-    const PAGE_MASK: u64 = (1 << Self::PAGE_BITS) - 1;
-
-    /// One that others map.
-    pub const fn mapped(page: PageNumber) -> Self {
-        Self { page, record: (0, 0) }
-    }
-
-    /// As a word of a message.
-    const fn to_word(self) -> u64 {
-        let (record, index) = self.record;
-        self.page.0 | record << Self::PAGE_BITS | index << (2 * Self::PAGE_BITS)
-    }
-
-    /// From that.
-    const fn from_word(word: u64) -> Self {
-        let record = (word >> Self::PAGE_BITS & Self::PAGE_MASK, word >> (2 * Self::PAGE_BITS));
-        Self { page: PageNumber(word & Self::PAGE_MASK), record }
-    }
-}
 
 /// A page that a principal left.
 #[derive(Clone, Copy, Debug)]
@@ -288,41 +257,6 @@ impl Server {
     }
 }
 
-impl Client {
-    /// Leaves pages to the server, as far as it takes them: it looks at them as long as others may use them.
-    ///
-    /// # Errors
-    /// The server cannot be reached.
-    pub fn bequeath(&mut self, left: &[HandedOffPage]) -> Result<()> {
-        let window = self.window()?;
-        for some in left.chunks(AT_ONCE) {
-            some.iter().zip(window.words()).for_each(|(one, word)| word.store(one.to_word(), Relaxed));
-            self.exchange([Request::HandOff as u64, some.len() as u64, 0, 0, 0, 0])?;
-        }
-        Ok(())
-    }
-
-    /// Shares with a principal, that this process is going to be, those of these pages that were left to the server.
-    ///
-    /// # Errors
-    /// The server's refusals: then the new principal can use what shows already, and its children cannot.
-    pub fn share_bequests(&mut self, heir: u64, pages: &[PageNumber]) -> Result<()> {
-        let window = self.window()?;
-        for some in pages.chunks(AT_ONCE) {
-            some.iter().zip(window.words()).for_each(|(page, word)| word.store(page.0, Relaxed));
-            self.exchange([Request::ShareHandedOff as u64, heir, some.len() as u64, 0, 0, 0])?;
-        }
-        Ok(())
-    }
-}
-
 fn is_mapped(page: PageNumber) -> bool {
     exposed::page(page).is_some_and(|info| info.references() != 0)
-}
-
-/// Whether a page is one that a process can leave: an ordinary one that is charged to it.
-pub fn can_leave(process: u64, page: PageNumber) -> bool {
-    exposed::page(page).is_some_and(|info| {
-        info.owner() == EnvironmentId(process) && info.kind() == PageKind::Ordinary && !info.is_orphan()
-    })
 }

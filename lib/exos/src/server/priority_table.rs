@@ -1,8 +1,7 @@
-//! The server's side of the table of those whom user 0 lets go before others, and the way of a process to it.
+//! The server's side of the table of the processes that user 0 lets run before others (`client::priority_table`).
 
+use super::client::priorities_in;
 use super::main_loop::Server;
-use crate::hw::library_image;
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Acquire;
 use linux_abi::errno::{Errno, Result};
 use runtime::transfer::Message;
@@ -10,16 +9,6 @@ use runtime::{EnvironmentId, exposed};
 use unix_core::process::nice_share::Priority;
 use unix_core::process::prctl_state::Attributes;
 use unix_core::process::priority_table::PriorityTable;
-use unix_core::server::protocol::PRECEDENCES;
-
-/// The table, as the server shows it.
-pub fn shown() -> PriorityTable<'static> {
-    within(library_image::shown().0)
-}
-
-fn within(notice: &[AtomicU64]) -> PriorityTable<'_> {
-    PriorityTable::new(notice[PRECEDENCES..].first_chunk().expect("the notice page has room for the table"))
-}
 
 impl Server {
     /// See [`unix_core::server::protocol::Request::SetPriority`].
@@ -29,7 +18,7 @@ impl Server {
         let known = |number: &u64| self.server.clients.get(number);
         let by_zero = known(&caller).ok_or(Errno::EPERM)?.credentials.is_privileged();
         known(&environment).ok_or(Errno::ESRCH)?;
-        let table = within(self.server.notice.words());
+        let table = priorities_in(self.server.notice.words());
         table.remove(|number| !exposed::lives(EnvironmentId(number)));
         let wanted = Priority::of(&Attributes::from_word(word));
         let had = table.of_number(environment);

@@ -10,6 +10,7 @@
 mod attributes;
 mod dcache;
 mod disk;
+mod hand_off;
 mod handles;
 mod internet;
 mod io;
@@ -19,13 +20,16 @@ mod mapped_pages;
 mod mounts;
 mod names;
 mod open;
+mod priority_table;
 mod registration;
 mod rpc;
 
 pub use disk::disk_line;
+pub use hand_off::HandedOffPage;
 pub use internet::network_card;
 pub use ipc::{changes, futex_wakes, mount_changes};
 pub use open::{Opened, OpenedProgram, PrefaultSet, program_generation};
+pub use priority_table::{priorities, priorities_in};
 pub use rpc::{TakingOver, admit, draw, draw_for_end, signal, tell_parent};
 
 use self::mapped_pages::Views;
