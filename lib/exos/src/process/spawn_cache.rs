@@ -40,7 +40,7 @@ const COPIES: usize = 32;
 #[derive(Debug, Default)]
 pub struct SpawnCache {
     /// For the next child of the first thread.
-    pub spare: Option<SpareEnvironment>,
+    slot: Slot,
     /// Whether it makes a child now.
     pub is_busy: bool,
     /// What that child finds in its copy of the heap.
@@ -54,9 +54,51 @@ pub struct SpawnCache {
     through: Option<Mapping>,
     /// A page with the words that an environment begins with that is renewed.
     beginning: Option<PageNumber>,
-    /// The first child, which is gone: it is prepared for reuse when a second child is made. Many processes have one
-    /// child and end.
-    first: Option<Box<Child>>,
+}
+
+/// The one entry that is cached, by its state: a running one is its child's, and a discarded one is destroyed.
+#[derive(Debug, Default)]
+enum Slot {
+    /// There is none.
+    #[default]
+    Empty,
+    /// It has not begun.
+    Ready(SpareEnvironment),
+    /// The first child, which is gone: it is inspected when a second child is made. Many processes have one child and
+    /// end.
+    Dirty(Box<Child>),
+}
+
+impl Slot {
+    const fn is_empty(&self) -> bool {
+        matches!(self, Self::Empty)
+    }
+
+    const fn ready(&mut self) -> Option<&mut SpareEnvironment> {
+        if let Self::Ready(ready) = self { Some(ready) } else { None }
+    }
+
+    /// Takes an entry that is ready.
+    fn take_ready(&mut self) -> Option<SpareEnvironment> {
+        match core::mem::take(self) {
+            Self::Ready(ready) => Some(ready),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+
+    /// Takes an entry that is dirty.
+    fn take_dirty(&mut self) -> Option<Box<Child>> {
+        match core::mem::take(self) {
+            Self::Dirty(child) => Some(child),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
 }
 
 impl SpawnCache {
@@ -66,10 +108,8 @@ impl SpawnCache {
     /// `EAGAIN` where there are too many environments; what the kernel refuses.
     pub fn prepare(&mut self) -> Result<SpareEnvironment> {
         let is_first = process().is_first(thread());
-        let ready = match self.spare.take_if(|_| is_first) {
-            Some(ready) => ready,
-            None => SpareEnvironment::make()?,
-        };
+        let cached = if is_first { self.slot.take_ready() } else { None };
+        let ready = cached.map_or_else(SpareEnvironment::make, Ok)?;
         self.is_busy = true;
         Ok(ready)
     }
@@ -79,10 +119,13 @@ impl SpawnCache {
     /// # Errors
     /// As [`Self::prepare`].
     pub fn reserve(&mut self) -> Result<u64> {
-        if self.spare.is_none() {
-            self.spare = Some(SpareEnvironment::make()?);
+        if self.slot.ready().is_none() {
+            let ready = SpareEnvironment::make()?;
+            if let Slot::Dirty(child) = core::mem::replace(&mut self.slot, Slot::Ready(ready)) {
+                discard(*child);
+            }
         }
-        Ok(self.spare.as_ref().map_or(0, |ready| ready.made.number.0))
+        Ok(self.slot.ready().map_or(0, |ready| ready.made.number.0))
     }
 
     /// Where pages for the next child are mapped, if they are, in a row: first of all, or `before` others before them.
@@ -159,7 +202,7 @@ impl SpawnCache {
     /// Pages that held the data of a child are given up: what maps them would keep them.
     fn let_go(&mut self, pages: &[PageNumber]) {
         self.unmap_pages();
-        if let Some(ready) = self.spare.as_mut().filter(|ready| ready.parts.entry.space.mapped(pages) > 0) {
+        if let Some(ready) = self.slot.ready().filter(|ready| ready.parts.entry.space.mapped(pages) > 0) {
             let _ = ready.drop_data();
         }
     }
@@ -171,6 +214,13 @@ impl SpawnCache {
     }
 }
 
+/// Destroys what a child left that is gone, with the pages of ExOS's data for it.
+fn discard(mut child: Child) {
+    let copies = core::mem::take(&mut child.heap_pages);
+    child.into_ready().bury();
+    Allocator::own().free_many(&copies);
+}
+
 impl Process {
     /// Reclaims the parts of a child, and ExOS's data for it in the pages `copies`. They are for the next child, if
     /// there are none for it yet and this process lives.
@@ -180,7 +230,7 @@ impl Process {
         let mut old = child.into_ready();
         let mut nursery = self.spawn_cache.lock();
         let is_second = old.parts.entry.has_served();
-        if !can_keep || nursery.spare.is_some() {
+        if !can_keep || !nursery.slot.is_empty() {
             drop(nursery);
             return old.bury();
         }
@@ -198,7 +248,7 @@ impl Process {
                 nursery.map_pages(pages);
             }
         }
-        nursery.spare = Some(old);
+        nursery.slot = Slot::Ready(old);
     }
 
     /// Whether the next child could be made of this one, which is gone.
@@ -221,10 +271,7 @@ impl Process {
         };
         // A successor is known by this number as long as the stand-in exists.
         let is_itself = || process_table::sight().succession.environment(child.number()) == child.number();
-        let is_first = || {
-            let nursery = self.spawn_cache.lock();
-            nursery.spare.is_none() && nursery.first.is_none()
-        };
+        let is_first = || self.spawn_cache.lock().slot.is_empty();
         child.parts.as_ref().is_some_and(|room| !room.entry.has_served())
             && !self.has_threads.load(Relaxed)
             && self.can_keep(child)
@@ -238,12 +285,12 @@ impl Process {
         // It is no process any more.
         unmark(&child.public);
         mark(&child.public);
-        self.spawn_cache.lock().first = Some(Box::new(child));
+        self.spawn_cache.lock().slot = Slot::Dirty(Box::new(child));
     }
 
     /// Takes back what the first child was made of, if that was put off.
     pub fn reclaim_first(&self) {
-        let first = self.spawn_cache.lock().first.take_if(|_| self.is_first(thread()));
+        let first = if self.is_first(thread()) { self.spawn_cache.lock().slot.take_dirty() } else { None };
         first.into_iter().for_each(|child| child.recycle());
     }
 
@@ -267,7 +314,7 @@ impl Process {
         }
         nursery.unmap_pages();
         nursery.forget_program(&mut self.mappings.lock());
-        if let Some(ready) = &mut nursery.spare {
+        if let Some(ready) = nursery.slot.ready() {
             ready.clear();
             for spare in ready.parts.entry.take_spare() {
                 ready.pages().free_many(&spare);
@@ -286,13 +333,12 @@ impl Process {
         let mut nursery = self.spawn_cache.lock();
         nursery.unmap_pages();
         nursery.forget_program(&mut self.mappings.lock());
-        let (ready, first, beginning) = (nursery.spare.take(), nursery.first.take(), nursery.beginning.take());
+        let (slot, beginning) = (core::mem::take(&mut nursery.slot), nursery.beginning.take());
         drop(nursery);
-        ready.into_iter().for_each(SpareEnvironment::bury);
-        if let Some(mut child) = first {
-            let copies = core::mem::take(&mut child.heap_pages);
-            child.into_ready().bury();
-            self.keep_copies(&copies);
+        match slot {
+            Slot::Empty => {}
+            Slot::Ready(ready) => ready.bury(),
+            Slot::Dirty(child) => discard(*child),
         }
         beginning.into_iter().for_each(|page| _ = Allocator::own().free(page));
     }
@@ -300,9 +346,11 @@ impl Process {
     /// The same where this process ends, and all pages that are charged to it go with it.
     pub fn abandon_nursery(&self) {
         let mut nursery = self.spawn_cache.lock();
-        let ready = nursery.spare.take();
-        let first = nursery.first.take().map(|child| child.into_ready());
-        ready.into_iter().chain(first).for_each(SpareEnvironment::leave);
+        match core::mem::take(&mut nursery.slot) {
+            Slot::Empty => {}
+            Slot::Ready(ready) => ready.leave(),
+            Slot::Dirty(child) => child.into_ready().leave(),
+        }
     }
 
     /// Reclaims pages of its first thread that held the data of a child that is gone. They are for the next child, as
@@ -318,7 +366,7 @@ impl Process {
     /// The same for who makes a child.
     pub fn keep_copies_beside(&self, nursery: &SpawnCache, pages: &[PageNumber]) {
         let mut copies = self.heap_pages.lock();
-        let kept = nursery.spare.as_ref().map_or(0, |ready| ready.parts.entry.space.mapped(pages));
+        let kept = if let Slot::Ready(ready) = &nursery.slot { ready.parts.entry.space.mapped(pages) } else { 0 };
         let mapped = nursery.mapped(pages);
         let is_unused =
             |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.references() == mapped(page) + kept);
