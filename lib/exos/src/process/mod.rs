@@ -3,41 +3,32 @@
 //! `environment` makes the environment, `fork` copies a process, `exec` changes its program, `exit` and `wait` end
 //! it and tell its parent. A process that executes a set-id program hands over to a fresh environment
 //! (`setuid_handover`), which continues as the same process (`setuid_resume`) from the state it was left
-//! (`unix_core::process::exec_state`). All state is here, found through a pointer in the environment area.
+//! (`unix_core::process::exec_state`). What a parent caches for its next child is
+//! `spawn_cache`. All state is here, found through a pointer in the environment area.
 
-pub mod change_user;
-mod child_space;
-pub mod child_start;
 pub mod children;
-pub mod cpu_placement;
-pub mod cpu_time;
 pub mod environment;
 pub mod exec;
 mod exec_file;
-mod exec_template;
 pub mod exit;
-mod exit_handoff;
-mod exported_pages;
 pub mod fork;
-pub mod fork_locks;
 pub mod futex;
 pub mod interpose;
-pub mod oom;
-pub mod priority;
 mod process_record;
-pub mod reclaim;
-
 pub mod revocation;
-mod setuid_handover;
-mod setuid_resume;
-pub mod spare_environment;
+mod sched;
+mod setuid;
 pub mod spawn_cache;
-pub mod subreaper;
 pub mod thread;
-pub mod thread_create;
-pub mod vfork_deferred;
-pub mod vfork_sharing;
 pub mod wait;
-mod zombie;
 
+use exit::{exit_handoff, exported_pages};
+pub use exit::{oom, reclaim, subreaper};
+pub use fork::{child_start, fork_locks, vfork_deferred, vfork_sharing};
 pub use process_record::*;
+pub use sched::{cpu_placement, cpu_time, priority};
+pub use setuid::change_user;
+use setuid::{setuid_handover, setuid_resume};
+pub use spawn_cache::spare_environment;
+use spawn_cache::{child_space, exec_template};
+pub use thread::thread_create;

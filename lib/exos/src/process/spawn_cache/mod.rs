@@ -7,15 +7,17 @@
 //! - All that is cached is charged to this process and goes with it.
 //! - A process that blocks without children keeps little more than the environment ([`Process::trim`]).
 
+pub(super) mod child_space;
+pub(super) mod exec_template;
+pub mod spare_environment;
+
 use super::child_start::ForkState;
 use super::children::Child;
 use super::environment::{area_words, write_words};
 use super::exec::ExecRequest;
 use super::exec_file::ElfFile;
-use super::exec_template::ExecTemplate;
 use super::process_record::Process;
 use super::reclaim::still_present;
-use super::spare_environment::{SpareEnvironment, beginning, mark, unmark};
 use crate::hw::current::{process, thread};
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::hw::page_tables::PageTables;
@@ -25,10 +27,12 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
+use exec_template::ExecTemplate;
 use linux_abi::address_map::PAGE_SIZE;
 use linux_abi::errno::Result;
 use runtime::page::Allocator;
 use runtime::{PageNumber, area, exposed, layout};
+use spare_environment::{SpareEnvironment, beginning, mark, unmark};
 use unix_core::process::run_state as state;
 
 /// Pages that a child may have of its own for what it is made of to be left to it for a while.

@@ -3,15 +3,17 @@
 //! It bears the process's own name, so that it can do what the process can; it has an area, a key ring and a budget of
 //! its own. The next clone reclaims the parts of threads that ended.
 
-use super::cpu_placement;
-use super::environment::{self, AREA_PAGES, EnvironmentRef, StartInfo, area_words, parts_of_area, write_words};
-use super::exit_handoff::inherit_from_thread;
-use super::thread::Thread;
 use crate::budget;
 use crate::entry::gate;
 use crate::hw::current::{area_at, process, thread, word};
 use crate::hw::{env_create, fpu, usercopy};
 use crate::loader::cpu_entry;
+use crate::process::cpu_placement;
+use crate::process::environment::{
+    self, AREA_PAGES, EnvironmentRef, StartInfo, area_words, parts_of_area, write_words,
+};
+use crate::process::exit_handoff::inherit_from_thread;
+use crate::process::thread::Thread;
 use abi::budget::Resource;
 use abi::capability::Rights;
 use alloc::boxed::Box;
@@ -73,10 +75,10 @@ fn begin_to_run(record: &'static Thread, made: &EnvironmentRef, options: &Option
     process.has_threads.store(true, Relaxed);
     process.threads.lock().push(record);
     process.publish_signal_limit();
-    super::child_start::publish_threads(process);
+    crate::process::child_start::publish_threads(process);
     made.run(KeyIndex::FIRST).map_err(|_| {
         process.threads.lock().retain(|thread| !core::ptr::eq(*thread, record));
-        super::child_start::publish_threads(process);
+        crate::process::child_start::publish_threads(process);
         Errno::EAGAIN
     })
 }
@@ -160,7 +162,7 @@ extern "C" fn begin(_argument: u64) {
     area_at(thread.area.load(Relaxed)).library().free[word::NUMBER].store(process().number(), Relaxed);
     cpu_entry::set_segment_base(thread.segment_base.load(Relaxed));
     let start = thread.start.lock().take();
-    let Some(context) = start else { super::exit::leave() };
+    let Some(context) = start else { crate::process::exit::leave() };
     fpu::load();
     cpu_entry::resume(&context)
 }

@@ -5,9 +5,9 @@
 //! the end of its call, handles the signal there, and closes its open files. Where nothing is left of those it ends on
 //! the spot, and what it had is seen to as when the kernel destroys it.
 
-use super::exit;
 use crate::budget;
 use crate::hw::current::process;
+use crate::process::exit;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use linux_raw_sys::general as linux;
 use unix_core::process::exit_status::Status;

@@ -20,11 +20,11 @@ use vm::spawn_cache::{ChildSpace, ProgramTables, RetainedSpace};
 
 /// Windows onto tables of a child that were scanned, to be read.
 #[derive(Clone, Debug, Default)]
-pub(super) struct TableViews(Vec<Mapping>);
+pub(in crate::process) struct TableViews(Vec<Mapping>);
 
 /// The address space.
 #[derive(Debug)]
-pub(super) struct SpareSpace<'a> {
+pub(in crate::process) struct SpareSpace<'a> {
     /// How its tables are edited.
     pub editor: TableEditor,
     /// Windows onto these.
@@ -33,17 +33,17 @@ pub(super) struct SpareSpace<'a> {
 
 impl TableViews {
     /// Whether there are none.
-    pub(super) const fn is_empty(&self) -> bool {
+    pub(in crate::process) const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Closes all of them, when the environment is gone.
-    pub(super) fn close(&mut self, windows: &mut Mappings) {
+    pub(in crate::process) fn close(&mut self, windows: &mut Mappings) {
         self.0.drain(..).for_each(|view| windows.close(&view));
     }
 
     /// Closes those onto tables of a program.
-    pub(super) fn close_program(&mut self, space: &RetainedSpace<PageTables>, windows: &mut Mappings) {
+    pub(in crate::process) fn close_program(&mut self, space: &RetainedSpace<PageTables>, windows: &mut Mappings) {
         let is_in_way = |view: &Mapping| space.is_in_way(view.pages()[0]);
         self.0.iter().filter(|view| !is_in_way(view)).for_each(|view| windows.close(view));
         self.0.retain(is_in_way);
@@ -111,7 +111,7 @@ impl ChildSpace for SpareSpace<'_> {
 }
 
 /// The tables of an address space that has nothing but its area, and whose tables are under a list of their own.
-pub(super) fn fresh_tables(list: PageNumber) -> Vec<PageNumber> {
+pub(in crate::process) fn fresh_tables(list: PageNumber) -> Vec<PageNumber> {
     let own = exposed::environment(area::number()).into_iter().flat_map(|info| info.pages());
     let count = exposed::page(list).map_or(0, |info| info.links()) as usize;
     let under_list =
@@ -125,7 +125,7 @@ pub(super) fn fresh_tables(list: PageNumber) -> Vec<PageNumber> {
 ///
 /// # Errors
 /// The kernel's refusals.
-pub(super) fn give(space: &mut SpareSpace<'_>, mut own: impl Iterator<Item = MapRow>) -> Result<()> {
+pub(in crate::process) fn give(space: &mut SpareSpace<'_>, mut own: impl Iterator<Item = MapRow>) -> Result<()> {
     let mut rows = Vec::with_capacity(MAP_ROWS);
     loop {
         rows.clear();

@@ -5,8 +5,8 @@
 //! it claims page by page, under a list that names both users. Its parent it tells of its end by the server: a window
 //! to the mailbox of another user would let it send any signal.
 
-use super::process_record::Process;
 use crate::hw::current::process;
+use crate::process::process_record::Process;
 use crate::server::client;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;

@@ -10,16 +10,18 @@
 //!
 //! Gain: fork 221,000 to 146,000 instructions (decision 0015).
 
-use super::child_space::{self, SpareSpace, TableViews, fresh_tables};
-use super::child_start::{self, ChildMemory};
-use super::environment::{self, BORROWED_SLOT, EnvironmentBuilder, EnvironmentRef, GUARD, StartInfo, give_keys};
-use super::exec_template::ExecTemplate;
-use super::reclaim::still_present;
-use super::spawn_cache::SpawnCache;
 use crate::hw::current::{process, thread};
 use crate::hw::env_create::create_of_parts;
 use crate::hw::mapping::{Mapping, Mappings, PAGE_WORDS};
 use crate::hw::page_tables::{PageTables, TableEditor};
+use crate::process::child_space::{self, SpareSpace, TableViews, fresh_tables};
+use crate::process::child_start::{self, ChildMemory};
+use crate::process::environment::{
+    self, BORROWED_SLOT, EnvironmentBuilder, EnvironmentRef, GUARD, StartInfo, give_keys,
+};
+use crate::process::exec_template::ExecTemplate;
+use crate::process::reclaim::still_present;
+use crate::process::spawn_cache::SpawnCache;
 use abi::budget::Resource;
 use abi::capability::Rights;
 use abi::page_table::MapRow;
@@ -48,10 +50,10 @@ pub struct SpareEnvironment {
 /// What an environment is made of, for the one after it.
 #[derive(Clone, Debug, Default)]
 pub struct EnvironmentParts {
-    pub(super) root: PageNumber,
+    pub(in crate::process) root: PageNumber,
     private: Vec<PageNumber>,
     /// What it is worth for the next child.
-    pub(super) entry: Entry<PageTables>,
+    pub(in crate::process) entry: Entry<PageTables>,
     views: TableViews,
 }
 
@@ -63,17 +65,17 @@ impl EnvironmentParts {
     }
 
     /// What goes with its child.
-    pub(super) fn discarded() -> Box<Self> {
+    pub(in crate::process) fn discarded() -> Box<Self> {
         Box::new(Self { entry: Entry::discarded(), ..Self::default() })
     }
 
     /// Whether it goes with its child: nothing else is recorded of it.
-    pub(super) fn is_discarded(&self) -> bool {
+    pub(in crate::process) fn is_discarded(&self) -> bool {
         self.entry.state() == State::Discarded
     }
 
     /// What there is to know of it while its child lives.
-    pub(super) fn to_note(self: Box<Self>) -> Option<Box<Self>> {
+    pub(in crate::process) fn to_note(self: Box<Self>) -> Option<Box<Self>> {
         let is_nothing = self.is_discarded() && self.views.is_empty();
         if is_nothing { None } else { Some(self) }
     }
@@ -90,7 +92,7 @@ impl EnvironmentParts {
 }
 
 /// What every child of the running thread begins with.
-pub(super) fn beginning() -> StartInfo {
+pub(in crate::process) fn beginning() -> StartInfo {
     StartInfo {
         function: (child_start::child_entry as *const () as u64, 0),
         heap: heap::address(),
@@ -106,7 +108,7 @@ impl SpareEnvironment {
     ///
     /// # Errors
     /// `EAGAIN` where there are too many environments; what the kernel refuses.
-    pub(super) fn make() -> Result<Self> {
+    pub(in crate::process) fn make() -> Result<Self> {
         let process = process();
         crate::budget::ensure(Resource::Environment, 1).map_err(|_| Errno::EAGAIN)?;
         let key = process.session_key;
@@ -204,13 +206,13 @@ impl SpareEnvironment {
     ///
     /// # Errors
     /// The kernel's refusals.
-    pub(super) fn drop_data(&mut self) -> Result<()> {
+    pub(in crate::process) fn drop_data(&mut self) -> Result<()> {
         let (retained, mut space, _) = self.parts.retained(self.editor());
         retained.drop_data(&mut space)
     }
 
     /// Takes everything out of its address space that was put there.
-    pub(super) fn clear(&mut self) {
+    pub(in crate::process) fn clear(&mut self) {
         let _ = self.drop_program(&mut process().mappings.lock());
         let _ = self.map_memory(Some(SharedMappings::default()), Vec::new(), core::iter::empty());
     }
@@ -233,7 +235,7 @@ impl SpareEnvironment {
     }
 
     /// The running process ends, and all pages with it that are charged to it.
-    pub(super) fn leave(self) {
+    pub(in crate::process) fn leave(self) {
         if still_present(&self.made) {
             environment::release(self.made.number, process().session_key);
         }
@@ -246,7 +248,7 @@ impl SpareEnvironment {
 
     /// Makes it ready again, of what a child left that is gone, which may have `executed` another program. After an
     /// error it is not as expected, and must be destroyed.
-    pub(super) fn begin_again(&mut self, nursery: &mut SpawnCache, executed: bool) -> Result<()> {
+    pub(in crate::process) fn begin_again(&mut self, nursery: &mut SpawnCache, executed: bool) -> Result<()> {
         let reuse = self.renew_left(nursery, executed)?;
         self.clear_left(nursery, reuse)?;
         self.check()
@@ -408,7 +410,7 @@ impl SpareEnvironment {
         Some(ChildMemory { tables, copied, has_files: false })
     }
 
-    pub(super) fn map_prepared(&mut self, prepared: &ExecTemplate) -> Result<PageTables> {
+    pub(in crate::process) fn map_prepared(&mut self, prepared: &ExecTemplate) -> Result<PageTables> {
         let (retained, mut space, spare) = self.parts.retained(self.editor());
         retained.map_prepared(&mut space, spare, prepared.generation())
     }
@@ -416,7 +418,10 @@ impl SpareEnvironment {
     /// Gives it pages for what the program begins with that it is to execute; nothing where there are not so many.
     /// Those that the program before began with come first, in their order and with what was in them, so many; the
     /// others begin as they are to be.
-    pub(super) fn pages_for_program(&mut self, prepared: &ExecTemplate) -> Option<(Vec<PageNumber>, usize)> {
+    pub(in crate::process) fn pages_for_program(
+        &mut self,
+        prepared: &ExecTemplate,
+    ) -> Option<(Vec<PageNumber>, usize)> {
         let spare = self.parts.entry.spare(Given::Program);
         let mut pages = spare.split_off(spare.len().saturating_sub(prepared.own()));
         let kept = pages.len();
@@ -431,13 +436,13 @@ impl SpareEnvironment {
 
     /// The pages that the next child begins with if it is as the last one: those of a program of so many pages, or
     /// copies.
-    pub(super) fn first_pages(&mut self, is_prepared: bool, count: usize) -> &[PageNumber] {
+    pub(in crate::process) fn first_pages(&mut self, is_prepared: bool, count: usize) -> &[PageNumber] {
         let spare = self.parts.entry.spare(if is_prepared { Given::Program } else { Given::Copies });
         if is_prepared { &spare[spare.len().saturating_sub(count)..] } else { spare }
     }
 
     /// The program that its child was to find is not there.
-    pub(super) fn reclaim_program(&mut self, windows: &mut Mappings) {
+    pub(in crate::process) fn reclaim_program(&mut self, windows: &mut Mappings) {
         let _ = self.drop_program(windows);
         self.parts.entry.take_back_program();
     }
@@ -453,14 +458,14 @@ fn show_public(made: &EnvironmentRef) -> Result<Mapping> {
 }
 
 /// Says in a public page whose it is, for the case that its maker is destroyed.
-pub(super) fn mark(public: &Mapping) {
+pub(in crate::process) fn mark(public: &Mapping) {
     let words = public.words();
     words[public::PARENT].store(process().environment(), Relaxed);
     words[public::MAGIC].store(public::MAGIC_READY, Release);
 }
 
 /// Has a public page say nothing.
-pub(super) fn unmark(public: &Mapping) {
+pub(in crate::process) fn unmark(public: &Mapping) {
     public.words()[public::MAGIC].store(0, Release);
 }
 
@@ -477,7 +482,7 @@ fn is_mailbox(page: PageNumber) -> bool {
 }
 
 /// What is charged to one that is gone goes with it: the mailbox, if it has begun.
-pub(super) fn reclaim_mailbox(number: EnvironmentId, mailbox: PageNumber) -> Result<()> {
+pub(in crate::process) fn reclaim_mailbox(number: EnvironmentId, mailbox: PageNumber) -> Result<()> {
     let session = process().session_key;
     let is_theirs = exposed::page(mailbox).is_some_and(|info| info.owner() == number);
     if is_theirs {

@@ -13,13 +13,13 @@
 //! - `getpid` returns the child's number.
 //! - Calls go by a table of their own, and change nothing but memory.
 
-use super::children::Child;
-use super::exec::ExecRequest;
-use super::fork::{self, Options};
-use super::process_record::Process;
-use super::vfork_sharing::SharedMemoryLink;
 use crate::hw::current::{process, thread, word};
 use crate::hw::fpu;
+use crate::process::children::Child;
+use crate::process::exec::ExecRequest;
+use crate::process::fork::{self, Options};
+use crate::process::process_record::Process;
+use crate::process::vfork_sharing::SharedMemoryLink;
 use crate::syscalls;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -61,7 +61,7 @@ pub fn can_be(process: &Process) -> bool {
 /// # Errors
 /// Whatever keeps an environment from being made.
 pub fn defer(parent: &Context, exit_signal: u32) -> Result<()> {
-    crate::budget::reserve_or_fail(super::fork::FOR_THE_REST)?;
+    crate::budget::reserve_or_fail(crate::process::fork::FOR_THE_REST)?;
     let process = process();
     process.reclaim_first();
     let number = process.spawn_cache.lock().reserve()?;
@@ -193,7 +193,7 @@ fn leave(status: Status, exit_signal: u32) -> Result<u64> {
     drop(nursery);
     fork::introduce(&ready);
     ready.begin();
-    let super::spare_environment::SpareEnvironment { made, public, parts: room } = ready;
+    let crate::process::spare_environment::SpareEnvironment { made, public, parts: room } = ready;
     public.words()[STATUS_WORD].store(status.to_word(), Release);
     // Nothing of it is there to be released: it is over with the first step.
     let _ = syscall::environment_destroy(key, made.number);

@@ -4,10 +4,10 @@
 //! the pages with their own library's data, which stay their parent's for the next child (`process::fork`). Others have
 //! what it sent them.
 
-use super::children::Child;
-use super::process_record::Process;
 use crate::hw::current::process;
 use crate::hw::mapping::Mapping;
+use crate::process::children::Child;
+use crate::process::process_record::Process;
 use crate::server::client::{HandedOffPage, TakingOver};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
@@ -16,7 +16,7 @@ use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed, syscall};
 
 /// Hands shared pages off to the server, when this process has closed all its descriptors and waits for no process any
 /// more.
-pub(super) fn hand_off_shared_pages(process: &Process, children: &[Child]) {
+pub(in crate::process) fn hand_off_shared_pages(process: &Process, children: &[Child]) {
     let mut left: Vec<HandedOffPage> =
         children.iter().flat_map(|child| data_of(process, child)).map(HandedOffPage::mapped).collect();
     left.extend(seen_by_others(process).into_iter().map(HandedOffPage::mapped));
@@ -59,7 +59,7 @@ fn seen_by_others(process: &Process) -> Vec<PageNumber> {
 }
 
 /// What a thread was charged for is its process's: who ends takes nothing along that others sleep over.
-pub(super) fn inherit_from_thread(thread: EnvironmentId, key: KeyIndex) {
+pub(in crate::process) fn inherit_from_thread(thread: EnvironmentId, key: KeyIndex) {
     let Some(info) = exposed::environment(thread) else { return };
     let is_left = |page: &PageNumber| can_leave(thread.0, *page);
     let pages: Vec<PageNumber> = info.pages().filter(is_left).collect();

@@ -5,7 +5,7 @@
 //! another process may get them at once. So a page that was found is given up with a key that opens only what is under
 //! the list of the dead environment. A page of another process is under another list.
 
-use super::environment::EnvironmentRef;
+use crate::process::environment::EnvironmentRef;
 use abi::capability::Rights;
 use core::sync::atomic::Ordering::Acquire;
 use runtime::page::Allocator;

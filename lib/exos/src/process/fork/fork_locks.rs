@@ -1,15 +1,15 @@
 //! All locks of a process at once: fork copies what they guard.
 
-use super::children::Children;
-use super::exported_pages::ExportedPages;
-use super::process_record::{Extensions, Memory, Process, Program};
-use super::thread::Thread;
 use crate::descriptor::fd_pins::FdPins;
 use crate::descriptor::object::Object;
 use crate::descriptor::open_file::{OpenFile, OpenFileTable};
 use crate::hw::current::thread;
 use crate::hw::mapping::Mappings;
 use crate::hw::pager::OwnPages;
+use crate::process::children::Children;
+use crate::process::exported_pages::ExportedPages;
+use crate::process::process_record::{Extensions, Memory, Process, Program};
+use crate::process::thread::Thread;
 use crate::server::client::Client;
 use crate::signal::{Actions, Mailbox};
 use alloc::vec::Vec;

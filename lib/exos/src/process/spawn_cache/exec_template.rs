@@ -5,11 +5,11 @@
 //! (`vm::spawn_cache`). Left to do is to fill the pages that the program may write. Invariant: no template is used for
 //! a program whose file has changed, or of which programs touch other pages.
 
-use super::exec::{ExecPlan, LoadedLayout, lay_out};
-use super::exec_file::ElfFile;
 use crate::hw::current::process;
 use crate::hw::library_image::copy_pages;
 use crate::hw::mapping::{Mapping, Mappings};
+use crate::process::exec::{ExecPlan, LoadedLayout, lay_out};
+use crate::process::exec_file::ElfFile;
 use crate::server::client::PrefaultSet;
 use abi::page_table::PAGE;
 use alloc::borrow::Cow;
@@ -25,7 +25,7 @@ use vm::dry_run::DryRun;
 use vm::page_record::PageRecord;
 
 /// What pages begin with that nothing is copied into.
-pub(super) static ZEROS: [u8; PAGE_SIZE as usize] = [0; PAGE_SIZE as usize];
+pub(in crate::process) static ZEROS: [u8; PAGE_SIZE as usize] = [0; PAGE_SIZE as usize];
 
 /// The program.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ pub struct ExecTemplate {
 
 impl ExecTemplate {
     /// A program whose stack begins at `stack`. Nothing where it cannot be loaded.
-    pub(super) fn new(plan: &ExecPlan, stack: u64) -> Option<Self> {
+    pub(in crate::process) fn new(plan: &ExecPlan, stack: u64) -> Option<Self> {
         let mut space = Box::new(AddressSpace::default());
         space.held = plan.nodes();
         let mut draft = DryRun::default();
@@ -62,7 +62,7 @@ impl ExecTemplate {
     }
 
     /// Whether it is what a plan says.
-    pub(super) fn is_of(&self, plan: &ExecPlan, stack: u64) -> bool {
+    pub(in crate::process) fn is_of(&self, plan: &ExecPlan, stack: u64) -> bool {
         let is_same = |(known, planned): (&Arc<ElfFile>, &Arc<ElfFile>)| {
             Arc::ptr_eq(known, planned) || {
                 let (before, now) = (&known.file, &planned.file);
@@ -75,12 +75,12 @@ impl ExecTemplate {
     }
 
     /// The files of a plan that says the same are looked at anew.
-    pub(super) fn renew(&mut self, plan: &ExecPlan) {
+    pub(in crate::process) fn renew(&mut self, plan: &ExecPlan) {
         self.sources.iter_mut().zip(plan.files()).for_each(|(known, planned)| known.clone_from(planned));
     }
 
     /// What it was made of.
-    pub(super) fn sources(&self) -> Vec<Arc<ElfFile>> {
+    pub(in crate::process) fn sources(&self) -> Vec<Arc<ElfFile>> {
         self.sources.clone()
     }
 

@@ -1,8 +1,8 @@
 //! The account of a process: what each of its threads has used, and where its parent reads it.
 
-use super::process_record::{Process, option};
-use super::thread::Thread;
 use crate::init::cost;
+use crate::process::process_record::{Process, option};
+use crate::process::thread::Thread;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use linux_abi::address_map::PAGE_SIZE;

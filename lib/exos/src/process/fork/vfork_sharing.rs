@@ -9,10 +9,10 @@
 //! bytes that the child changed are copied into its memory. They come through a window that both have open: the child
 //! fills it, the parent empties it, as often as it takes.
 
-use super::process_record::Process;
 use crate::hw::current::process;
 use crate::hw::mapping::Mapping;
 use crate::hw::usercopy;
+use crate::process::process_record::Process;
 use crate::wait;
 use abi::environment::State;
 use alloc::vec;
@@ -41,11 +41,11 @@ const HEAD: usize = 16;
 /// Values of the word [`TURN`].
 mod turn {
     /// The child's.
-    pub(super) const CHILD: u64 = 0;
+    pub(in crate::process) const CHILD: u64 = 0;
     /// The parent's: there are changes.
-    pub(super) const PARENT: u64 = 1;
+    pub(in crate::process) const PARENT: u64 = 1;
     /// The child has no need of its parent's memory any more, and the window has no user.
-    pub(super) const OVER: u64 = 2;
+    pub(in crate::process) const OVER: u64 = 2;
 }
 
 /// The memory that a child borrows.

@@ -3,6 +3,8 @@
 //! The record lies in the heap, found through a pointer in the environment area. All of it is changed by the thread
 //! itself, but for the signals that others send to it.
 
+pub mod thread_create;
+
 use crate::process::cpu_time::CpuTime;
 use crate::process::futex::Waiter;
 use crate::signal::{Inbox, SecondQueue};

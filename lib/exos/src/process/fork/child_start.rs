@@ -1,14 +1,5 @@
 //! How a process begins: the first one from what the session wrote, every other as a copy of its parent.
 
-use super::children::Children;
-use super::cpu_time::Transferred;
-use super::exported_pages::ExportedPages;
-use super::fork::Options;
-use super::futex::Futexes;
-use super::process_record::{Lists, Memory, Process, Program, option};
-use super::spawn_cache::SpawnCache;
-use super::thread::Thread;
-use super::vfork_sharing::SharedMemoryLink;
 use crate::descriptor::fd_pins::FdPins;
 use crate::descriptor::object::Object;
 use crate::descriptor::open_file::{OpenFile, OpenFileTable};
@@ -18,6 +9,15 @@ use crate::hw::header::CallTable;
 use crate::hw::mapping::Mappings;
 use crate::hw::page_tables::PageTables;
 use crate::hw::{fpu, library_image};
+use crate::process::children::Children;
+use crate::process::cpu_time::Transferred;
+use crate::process::exported_pages::ExportedPages;
+use crate::process::fork::Options;
+use crate::process::futex::Futexes;
+use crate::process::process_record::{Lists, Memory, Process, Program, option};
+use crate::process::spawn_cache::SpawnCache;
+use crate::process::thread::Thread;
+use crate::process::vfork_sharing::SharedMemoryLink;
 use unix_core::process::public_page as public;
 
 use crate::loader::cpu_entry;
@@ -66,7 +66,7 @@ pub struct ForkState {
     parent_mailbox: PageNumber,
     memory: Option<ChildMemory>,
     /// Pages of the window that the server and the child have, and where its parent has its own.
-    pub(super) window: Option<(u64, Vec<PageNumber>)>,
+    pub(in crate::process) window: Option<(u64, Vec<PageNumber>)>,
 }
 
 /// The memory of a child that does not share its parent's page tables; without any there is nothing in it.
@@ -119,17 +119,17 @@ pub extern "C" fn child_entry(_argument: u64) {
     process().free_copied_locks();
     let mut nursery = core::mem::take(&mut *process().spawn_cache.lock());
     let Some(mut inherited) = nursery.inherited.take() else {
-        super::exit::end(unix_core::process::exit_status::DESTROYED)
+        crate::process::exit::end(unix_core::process::exit_status::DESTROYED)
     };
     if let Err(error) = init_child(&mut inherited) {
         runtime::error_line!("a process could not begin: error {}", error.number());
-        super::exit::end(Status::Killed(linux::SIGKILL));
+        crate::process::exit::end(Status::Killed(linux::SIGKILL));
     }
     let request = process().exec.lock().take();
     match request {
         Some(request) if inherited.executes() => {
             fpu::declare_live();
-            super::exec::take_over(&request, nursery.template.take());
+            crate::process::exec::take_over(&request, nursery.template.take());
         }
         // A thread of the parent's was about to leave its process to it.
         request => request.iter().for_each(|request| request.close()),
@@ -178,11 +178,11 @@ fn init_child(inherited: &mut ForkState) -> Result<()> {
     if inherited.options.clears_handlers {
         process.signals.lock().forget_handlers();
     }
-    super::vfork_sharing::begin(process, &inherited.options.vfork_link);
+    crate::process::vfork_sharing::begin(process, &inherited.options.vfork_link);
     if !inherited.borrows_memory() {
         process.with_memory(|space, pages| space.begin_child(pages))?;
     }
-    super::priority::begin(process);
+    crate::process::priority::begin(process);
     if !inherited.executes() {
         // A child that begins with another program publishes this once that program is loaded.
         publish(process);
@@ -327,7 +327,7 @@ pub extern "C" fn first(_argument: u64) {
         Err(error) => error,
     };
     runtime::channel::send(Kind::Error, text.as_bytes());
-    super::exit::end(Status::Exited(127));
+    crate::process::exit::end(Status::Exited(127));
 }
 
 /// Makes the record of the first process and loads its program; the error is a line for people.
@@ -335,7 +335,7 @@ fn begin_first() -> core::result::Result<Context, alloc::string::String> {
     use alloc::format;
     let (words, command) = library_image::birth_record();
     if words[first_process::PREDECESSOR_WORD] != 0 {
-        return super::setuid_resume::begin(words)
+        return crate::process::setuid_resume::begin(words)
             .map_err(|error| format!("a program cannot be executed: error {}\n", error.number()));
     }
     let command = command::parse(command).map_err(|error| format!("chitin: {error}\n"))?;
@@ -343,7 +343,7 @@ fn begin_first() -> core::result::Result<Context, alloc::string::String> {
     let thread: &'static Thread = Box::leak(Box::new(Thread::new().map_err(internal)?));
     let process = make_first(words, thread).map_err(internal)?;
     adopt(process, thread);
-    heap::provide_by(super::oom::provide);
+    heap::provide_by(crate::process::oom::provide);
     gate::install();
     open_standard(process, words).map_err(internal)?;
     fpu::declare_live();
@@ -359,12 +359,12 @@ fn begin_first() -> core::result::Result<Context, alloc::string::String> {
     process.fs.lock().directory = directory;
     let owned = |strings: &[&[u8]]| strings.iter().map(|string| string.to_vec()).collect::<Vec<_>>();
     let mut context = Context::default();
-    let path = super::exec::find_program(command.arguments[0], &command.environment);
+    let path = crate::process::exec::find_program(command.arguments[0], &command.environment);
     let loaded = path.clone().and_then(|path| {
-        super::exec::exec(&mut context, (&path, false), owned(&command.arguments), owned(&command.environment))
+        crate::process::exec::exec(&mut context, (&path, false), owned(&command.arguments), owned(&command.environment))
     });
     let program = text(command.arguments[0]);
-    let missing = || path.ok().and_then(|path| super::exec::missing_interpreter(&path));
+    let missing = || path.ok().and_then(|path| crate::process::exec::missing_interpreter(&path));
     loaded.map_err(|error| match error {
         Errno::ENOENT => match missing() {
             Some(name) => {
@@ -399,7 +399,7 @@ fn first_mailbox(windows: &mut Mappings, pages: Allocator, number: u64) -> Resul
 }
 
 /// The record of a process that is no copy of another: the first one's, or that of a set-id successor.
-pub(super) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process> {
+pub(in crate::process) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process> {
     let number = area::number().0;
     thread.begin_again();
     let mut windows = Mappings::default();

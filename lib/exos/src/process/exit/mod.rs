@@ -3,10 +3,16 @@
 //! The first thread of a process ends it, and the status stands in that thread's public page. The thread that asks for
 //! the end records the status and wakes all threads, and the first one waits until the others are gone.
 
+pub(super) mod exit_handoff;
+pub(super) mod exported_pages;
+pub mod oom;
+pub mod reclaim;
+pub mod subreaper;
+mod zombie;
+
 use super::child_start;
 use super::children::Child;
 use super::exec;
-use super::exit_handoff;
 use super::futex;
 use super::process_record::Process;
 use super::thread::Thread;

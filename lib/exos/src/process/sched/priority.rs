@@ -6,9 +6,9 @@
 //! it puts itself below the usual rank: saying so it harms only itself. What puts it above stands in the server's table
 //! (`server::priority_table`), or holds for nothing.
 
-use super::cpu_placement;
-use super::process_record::Process;
 use crate::hw::current::{process, thread};
+use crate::process::cpu_placement;
+use crate::process::process_record::Process;
 use crate::server::client;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use runtime::address_space::Access;

@@ -3,18 +3,18 @@
 //! Only the session starts it. It distrusts what it was left, and opens it with the key of the process that left it, so
 //! that it opens nothing that this process could not. Only then it takes up who the program makes it.
 
-use super::change_user;
-use super::child_start;
-use super::exec::{self, ExecRequest};
-use super::priority;
-use super::thread::Thread;
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::scm_rights;
 use crate::entry::gate;
 use crate::hw::current::adopt;
 use crate::hw::fpu;
 use crate::process::Process;
+use crate::process::change_user;
+use crate::process::child_start;
 use crate::process::environment::BORROWED_SLOT;
+use crate::process::exec::{self, ExecRequest};
+use crate::process::priority;
+use crate::process::thread::Thread;
 use crate::signal::{Action, IGNORE};
 use abi::environment::State;
 use alloc::boxed::Box;
@@ -37,12 +37,12 @@ use unix_core::signal::timer::Timer;
 use vfs::supplementary_groups::Groups;
 
 /// Makes the record of the process, takes over what it was left, and loads the program.
-pub(super) fn begin(words: &[u64]) -> Result<Context> {
+pub(in crate::process) fn begin(words: &[u64]) -> Result<Context> {
     let thread: &'static Thread = Box::leak(Box::new(Thread::new()?));
     let process = child_start::make_first(words, thread)?;
     process.opening_key.store(BORROWED_SLOT.0, Relaxed);
     adopt(process, thread);
-    heap::provide_by(super::oom::provide);
+    heap::provide_by(crate::process::oom::provide);
     gate::install();
     fpu::declare_live();
     let bytes = words[first_process::BUNDLE_BYTES_WORD];

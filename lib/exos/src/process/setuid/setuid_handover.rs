@@ -7,14 +7,14 @@
 //!
 //! Invariant: no code here decides credentials. A process that lies here lies about itself.
 
-use super::exec::{ExecRequest, forget_old_program};
-use super::exec_file::ExecFile;
-use super::{change_user, exit, vfork_sharing};
 use crate::descriptor::fd_pins::Used;
 use crate::descriptor::scm_rights;
 use crate::hw::current::{process, thread};
 use crate::hw::mapping::Mapping;
 use crate::process::Process;
+use crate::process::exec::{ExecRequest, forget_old_program};
+use crate::process::exec_file::ExecFile;
+use crate::process::{change_user, exit, vfork_sharing};
 use crate::server::client;
 use crate::wait;
 use abi::area::PUBLIC_STATUS;
@@ -38,7 +38,7 @@ use vfs::namespace::ROOT;
 
 /// Whether a program gives the process credentials that it cannot take by itself, or is one that it may not read. What
 /// it can, it has become.
-pub(super) fn becomes_another(program: &ExecFile) -> Result<bool> {
+pub(in crate::process) fn becomes_another(program: &ExecFile) -> Result<bool> {
     if !program.is_readable() {
         return Ok(true);
     }
@@ -75,7 +75,7 @@ fn owner_of(node: u64) -> Result<u64> {
 }
 
 /// Has another environment go on with a program; comes back with an error only.
-pub(super) fn exec_via_successor(request: &ExecRequest) -> Result<()> {
+pub(in crate::process) fn exec_via_successor(request: &ExecRequest) -> Result<()> {
     let process = process();
     let (bundle, sent) = bundle(process, request);
     let outcome = ask(process, request.node(), &bundle);
@@ -209,7 +209,7 @@ fn pass_on_until_end(process: &Process, window: &Mapping, successor: Environment
         }
         pass_signals_on(process, successor);
         let children = letters.children().load(Acquire);
-        super::wait::bury_ended();
+        crate::process::wait::bury_ended();
         wait::wait_stopped(&[
             gone,
             word(change, Operator::NotEqual, told),

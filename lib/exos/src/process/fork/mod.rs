@@ -6,13 +6,15 @@
 //! copies of the few pages that are written after every fork. ExOS's own data (its heap) is copied at once, and shared
 //! windows are mapped at the same places.
 
-use super::child_start::{self, ChildMemory, ForkState};
+pub mod child_start;
+pub mod fork_locks;
+pub mod vfork_deferred;
+pub mod vfork_sharing;
+
 use super::children::Child;
 use super::environment::{EnvironmentRef, rows};
-use super::fork_locks::AllLocks;
 use super::spare_environment::SpareEnvironment;
 use super::spawn_cache::SpawnCache;
-use super::vfork_sharing::SharedMemoryLink;
 use crate::hw::current::{process, thread};
 use crate::hw::library_image;
 use crate::hw::mapping::{Mappings, PAGE_WORDS};
@@ -25,7 +27,9 @@ use abi::page_table::{MapRow, PAGE, PRESENT, WRITE};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+use child_start::{ChildMemory, ForkState};
 use core::sync::atomic::Ordering::{Relaxed, Release};
+use fork_locks::AllLocks;
 use linux_abi::address_map::{PAGE_SIZE, PARENT_MAILBOX};
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
@@ -36,6 +40,7 @@ use runtime::vector;
 use runtime::window::WINDOW_PAGES;
 use runtime::{PageNumber, critical_section, heap};
 use unix_core::process::public_page as public;
+use vfork_sharing::SharedMemoryLink;
 use vm::address_space::AddressSpace;
 use vm::page_record::{COPY_ON_WRITE, page_of};
 use vm::spawn_cache::SharedMappings;
