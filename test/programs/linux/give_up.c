@@ -11,7 +11,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, PART = 1 << 20, LEFT = 14 << 20, ROUNDS = 30, PARTS = 1024 };
+enum { PAGE = 4096, PART = 1 << 20, LEFT = 14 << 20, ROUNDS = 12, PARTS = 1024 };
 
 static char *parts[PARTS];
 static int part_count;

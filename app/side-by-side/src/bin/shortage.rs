@@ -10,7 +10,7 @@
 
 extern crate alloc;
 
-use abi::budget::Resource;
+use abi::budget::{Figure, Resource};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -34,10 +34,16 @@ const ANSWER: u64 = 20_000_000_000;
 const NO_ANSWER: u64 = 400_000_000;
 /// How long ExOS may take for whatever it does.
 const LIMIT: u64 = 60_000_000_000;
+/// How long a wait takes between two looks.
+const STEP: u64 = 500_000;
 /// Pages that this program and the making of the other system take.
 const OWN: u64 = 1200;
+/// Budget of pages that each environment keeps, whatever is asked.
+const SPARE: u64 = 1000;
 /// Free pages below which the machine counts as full.
 const FULL: u64 = 4500;
+/// Free pages at which ExOS is asked while it fills the machine.
+const FILLING: [u64; 3] = [14_000, 10_000, 6_000];
 /// Status words of the other system: pages it holds, when it had all of them, and how many were taken from it.
 const HELD: usize = 1;
 const DONE: usize = 2;
@@ -52,10 +58,12 @@ fn run() -> Result<(), String> {
     let exos = Image::init_of(Archive::new(inner), Allocator::own()).map_err(|error| format!("{error}"))?;
     let own = Image::init_of(archive::boot(), Allocator::own()).map_err(|error| format!("{error}"))?;
     let half = pages_of_the_machine() / 2;
+    FILLING.into_iter().try_for_each(|free| ask_while_it_fills(&exos, free))?;
+    println!("one request is answered whole, whenever it comes");
     let exos = start_exos(&exos).map_err(explain)?;
     await_full(&exos)?;
     let begun = clock::now();
-    let missing = ask(half + OWN, begun + ANSWER);
+    let (missing, mut budget) = ask(half + OWN, begun + ANSWER);
     if missing > 0 {
         return Err(format!("{missing} pages of {half} did not come"));
     }
@@ -66,13 +74,39 @@ fn run() -> Result<(), String> {
     sleep_until(clock::now() + 300_000_000);
     check_other(&other, half)?;
     other.destroy().map_err(explain)?;
+    budget.give_back();
     await_full(&exos)?;
-    let missing = ask(half + OWN, clock::now() + NO_ANSWER);
+    let (missing, _) = ask(half + OWN, clock::now() + NO_ANSWER);
     println!("where nothing can be given up it is refused: {}", missing > 0);
     if !exos.wait(clock::now() + LIMIT) || exos.status() != Some(0) {
         return Err(format!("ExOS ended with status {:?}", exos.status()));
     }
     exos.destroy().map_err(explain)
+}
+
+/// One request, for more than the program has given up so far: ExOS answers with that, and with the rest later.
+fn ask_while_it_fills(exos: &Image<'static>, free: u64) -> Result<(), String> {
+    let before = free_pages();
+    let (exos, end) = (start_exos(exos).map_err(explain)?, clock::now() + LIMIT);
+    while free_pages() > free {
+        sleep_until(clock::now() + STEP);
+        if clock::now() > end || !exos.alive() {
+            return Err(format!("ExOS leaves {} pages free, and ended with {:?}", free_pages(), exos.status()));
+        }
+    }
+    let (number, _) = richest(&[]).ok_or("no other environment lives")?;
+    let wanted = (before * 3 / 4).saturating_sub(free);
+    request(number, wanted, end).map_err(explain)?;
+    let deadline = clock::now() + NO_ANSWER;
+    while asked_of(number) != 0 && clock::now() < deadline {
+        sleep_until(clock::now() + STEP);
+    }
+    let left = asked_of(number);
+    exos.destroy().map_err(explain)?;
+    while free_pages() + OWN < before && clock::now() < end {
+        sleep_until(clock::now() + STEP);
+    }
+    if left == 0 { Ok(()) } else { Err(format!("asked at {free} free pages, {left} of {wanted} did not come")) }
 }
 
 fn explain(why: Failure) -> String {
@@ -118,45 +152,97 @@ fn await_full(exos: &Child) -> Result<(), String> {
     Ok(())
 }
 
-/// Asks the environments that have the most until so many pages are free, and asks again those that answered with a
-/// part. The result is how many are missing at the deadline. What was not answered is withdrawn.
-fn ask(wanted: u64, deadline: u64) -> u64 {
-    const STEP: u64 = 500_000;
+/// Asks the environments that have the most until so many pages are free. An environment that gives nothing for a
+/// while has given what it can for now: its request stays open, the next one is asked, and later it is asked again. The
+/// result is how many are missing at the deadline. What was not answered is withdrawn.
+///
+/// With the pages goes the budget for them: what was given up cannot be taken again by the one that gave it. Where the
+/// pages do not come, the budget goes back.
+fn ask(wanted: u64, deadline: u64) -> (u64, Budget) {
+    const PATIENCE: u64 = 5_000_000;
+    let mut budget = Budget::default();
     let missing = || wanted.saturating_sub(free_pages());
-    let mut asked = Vec::new();
+    let (mut turn, mut asked) = (Vec::new(), Vec::new());
     while missing() > 0 && clock::now() < deadline {
-        let Some((number, used)) = richest(&asked) else {
-            asked.clear();
+        let Some((number, used)) = richest(&turn) else {
+            turn.clear();
             sleep_until(clock::now() + STEP);
             continue;
         };
         let _ = request(number, missing().min(used), deadline);
+        turn.push(number);
         asked.push(number);
-        while is_asked(number) && clock::now() < deadline && missing() > 0 {
-            sleep_until(clock::now() + STEP);
+        await_answer(number, deadline, PATIENCE, &mut budget);
+    }
+    asked.into_iter().filter(|number| asked_of(*number) != 0).for_each(|number| drop(request(number, 0, 0)));
+    if missing() > 0 {
+        budget.give_back();
+    }
+    (missing(), budget)
+}
+
+/// Waits until an environment has answered whole, or has given nothing for so long.
+fn await_answer(number: EnvironmentId, deadline: u64, patience: u64, budget: &mut Budget) {
+    let (mut left, mut since) = (asked_of(number), clock::now());
+    while left != 0 && clock::now() < deadline.min(since + patience) {
+        sleep_until(clock::now() + STEP);
+        budget.collect();
+        if asked_of(number) != left {
+            (left, since) = (asked_of(number), clock::now());
         }
     }
-    asked.into_iter().filter(|number| is_asked(*number)).for_each(|number| drop(request(number, 0, 0)));
-    missing()
+}
+
+/// Budget of pages that was taken from other environments: from which, and how much.
+#[derive(Default)]
+struct Budget(Vec<(EnvironmentId, u64)>);
+
+impl Budget {
+    /// Takes what environments have and do not use, beyond a little.
+    fn collect(&mut self) {
+        for (number, info) in others() {
+            let budget = &info.budget[Resource::Page as usize];
+            let spare = budget.limit.load(Relaxed).saturating_sub(budget.used.load(Relaxed));
+            if spare > SPARE && move_limit(number, area::number(), spare - SPARE).is_ok() {
+                self.0.push((number, spare - SPARE));
+            }
+        }
+    }
+
+    fn give_back(&mut self) {
+        self.0.drain(..).for_each(|(number, amount)| drop(move_limit(area::number(), number, amount)));
+    }
+}
+
+fn move_limit(from: EnvironmentId, to: EnvironmentId, amount: u64) -> Result<(), Failure> {
+    syscall::budget_move(KeyIndex::FIRST, from, to, Resource::Page as u64, Figure::Limit as u64, amount)
 }
 
 fn request(from: EnvironmentId, count: u64, deadline: u64) -> Result<(), Failure> {
     syscall::revocation_request(KeyIndex::FIRST, from, Resource::Page as u64, count, deadline)
 }
 
-fn is_asked(number: EnvironmentId) -> bool {
-    exposed::environment(number).is_some_and(|info| info.alive() && info.revocation_resource.load(SeqCst) != 0)
+/// Pages that are still asked of an environment.
+fn asked_of(number: EnvironmentId) -> u64 {
+    let Some(info) = exposed::environment(number).filter(|info| info.alive()) else { return 0 };
+    let (resource, count) =
+        info.consistent(|info| (info.revocation_resource.load(SeqCst), info.revocation_count.load(SeqCst)));
+    if resource == 0 { 0 } else { count }
 }
 
 /// The living environment with the most pages of those that were not asked yet.
 fn richest(asked: &[EnvironmentId]) -> Option<(EnvironmentId, u64)> {
+    let used = |info: &exposed::Environment| info.budget[Resource::Page as usize].used.load(Relaxed);
+    let left = others().filter(|(number, _)| !asked.contains(number));
+    left.map(|(number, info)| (number, used(&info))).max_by_key(|(_, used)| *used)
+}
+
+/// The living environments without this one.
+fn others() -> impl Iterator<Item = (EnvironmentId, exposed::Environment)> {
     let slots = 0..exposed::kernel().environments.load(Relaxed);
-    let others = slots.filter_map(exposed::environment_slot).filter(|info| info.alive()).map(|info| {
-        let used = info.budget[Resource::Page as usize].used.load(Relaxed);
-        (EnvironmentId(info.number.load(Relaxed)), used)
-    });
-    let is_other = |(number, _): &(EnvironmentId, u64)| *number != area::number() && !asked.contains(number);
-    others.filter(is_other).max_by_key(|(_, used)| *used)
+    let living = slots.filter_map(exposed::environment_slot).filter(|info| info.alive());
+    let numbered = living.map(|info| (EnvironmentId(info.number.load(Relaxed)), info));
+    numbered.filter(|(number, _)| *number != area::number())
 }
 
 /// The other system, with so many pages reserved.

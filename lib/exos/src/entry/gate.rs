@@ -9,7 +9,7 @@ use crate::hw::current::{process, thread, word};
 use crate::hw::header::{CallTable, tables};
 use crate::hw::signal_frame;
 use crate::hw::usercopy;
-use crate::process::{Process, cpu_placement, priority};
+use crate::process::{Process, cpu_placement, priority, revocation};
 use crate::signal;
 use crate::syscalls;
 use abi::area::PrivateWords;
@@ -188,7 +188,7 @@ extern "C" fn rest() {
 pub fn install() {
     upcall::set_exception_handlers(exception);
     upcall::set_handler(kind::EVENT, event);
-    upcall::set_handler(kind::REVOCATION, crate::process::revocation::revoked);
+    upcall::set_handler(kind::REVOCATION, revocation::revoked);
     upcall::set_handler(kind::SLICE_END, slice_end);
     upcall::set_entry(kind::REFLECTION, reflection_entry as *const () as u64);
 }
@@ -303,8 +303,9 @@ extern "C" fn deliver_sent(context: &mut Context) {
     thread().cpu_time.leave_library();
 }
 
-/// The rest of the way of a call that finds signals to look at.
+/// The rest of the way of a call that finds signals to look at, or that had no room to answer a revocation.
 extern "C" fn deliver(context: &mut Context) {
+    revocation::answer_open();
     signal::deliver(context);
     thread().cpu_time.leave_library();
 }
@@ -324,6 +325,7 @@ extern "C" fn event(context: &mut Context) {
 /// Events that came while the CPU was given away are looked at here, where the program's registers are at hand.
 extern "C" fn slice_end(context: &mut Context) {
     cpu_placement::yield_cpu();
+    revocation::answer_open();
     event(context);
     // A thread in the library may have what others wait for.
     while is_program(context.frame.rip) && priority::leaves_slice() {

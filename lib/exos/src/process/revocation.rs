@@ -4,12 +4,14 @@
 //! pages at hand for the next program, the spawn cache and the free end of ExOS's heap. Memory that the program gave up
 //! itself (`MADV_FREE`) goes last. Pages of files are the server's: to unmap them frees none.
 //!
-//! A request that comes while a call of the program uses much of ExOS's stack stays open, and is asked again.
+//! A request stays open in the exposed record until it is answered whole. While it is open, the process looks at it
+//! again at the end of each slice and after each `MADV_FREE`. Where a call of the program uses much of ExOS's stack,
+//! the process looks at the end of that call.
 
 use super::process_record::Process;
 use crate::hw::current::{process, thread};
 use abi::budget::Resource;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use runtime::area::Area;
 use runtime::page::Allocator;
 use runtime::upcall::Context;
@@ -21,12 +23,30 @@ const STACK: u64 = 16 << 10;
 /// Pages that are discarded where a fault finds none.
 const FOR_A_FAULT: usize = 64;
 
-/// Handles the upcall.
-pub extern "C" fn revoked(context: &mut Context) {
-    let (resource, pages) = (context.frame.error, context.frame.detail);
-    if resource == Resource::Page as u64 && has_room() {
-        process().give_up_pages(pages);
+/// Handles the upcall. Where the stack has no room, the end of the call answers.
+pub extern "C" fn revoked(_: &mut Context) {
+    if has_room() {
+        answer_open();
+    } else {
+        process().signal_page.questions().store(1, SeqCst);
     }
+}
+
+/// Gives up what is still asked of the running environment, as far as the process has it now.
+pub fn answer_open() {
+    match pages_asked() {
+        0 => {}
+        pages if has_room() => process().give_up_pages(pages),
+        _ => {}
+    }
+}
+
+/// Pages that an open request asks of the running environment.
+fn pages_asked() -> u64 {
+    let asked = exposed::environment(area::number()).map(|own| {
+        own.consistent(|own| (own.revocation_resource.load(Relaxed), own.revocation_count.load(Relaxed)))
+    });
+    asked.map_or(0, |(resource, count)| if resource == Resource::Page as u64 + 1 { count } else { 0 })
 }
 
 fn has_room() -> bool {

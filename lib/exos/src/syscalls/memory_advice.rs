@@ -5,6 +5,7 @@ use super::memory::end_of;
 use super::truncate_notify::cut_mappings;
 use crate::disk::block_device;
 use crate::hw::usercopy;
+use crate::process::revocation;
 use alloc::vec::Vec;
 use linux_abi::address_map::{PAGE_SIZE, PROGRAM_END};
 use linux_abi::errno::{Errno, Result};
@@ -25,6 +26,9 @@ pub(super) fn madvise(call: &mut Call<'_>) -> Result<u64> {
     // What is rounded up to nothing is too much.
     let end = end_of(address, bytes).filter(|end| *end > address).ok_or(Errno::EINVAL)?;
     let holes = call.process.with_memory(|space, pages| space.advise(pages, (address, end), advice))?;
+    if matches!(advice, Advice::Free) {
+        revocation::answer_open();
+    }
     for (node, start, end) in holes {
         let mode = linux::FALLOC_FL_PUNCH_HOLE | linux::FALLOC_FL_KEEP_SIZE;
         let stale_mappings = call.process.files.lock().allocate(node, mode, start, end - start)?;
