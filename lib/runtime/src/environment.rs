@@ -490,13 +490,17 @@ impl Child {
     /// Ends it and all that it created, whatever they do, and takes back every page that they had.
     ///
     /// # Errors
-    /// The kernel's refusals of `environment_destroy`; `Exhausted` or `OverBudget` without a single page.
+    /// The kernel's refusals of `environment_destroy`.
     pub fn destroy(self) -> Result<(), Failure> {
-        // What the dead leave is put before this page in the list of the heir.
-        let mark = Allocator::own().allocate()?;
+        // What the dead leave is put before this page in the list of the heir. Where no page is free, because the dead
+        // have them all, it is the first one there.
+        let fresh = Allocator::own().allocate();
+        let mark = fresh.or_else(|failure| own_pages().next().ok_or(failure))?;
         end(self.number)?;
         free_inheritance(mark)?;
-        Allocator::own().free(mark)?;
+        if fresh.is_ok() {
+            Allocator::own().free(mark)?;
+        }
         if self.shares_address_space {
             unmap_area(self.area, self.kept.len() - 3)?;
             give_area_back(self.area, &self.stack);

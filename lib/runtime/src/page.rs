@@ -28,11 +28,19 @@ const fn page_of(entry: u64) -> PageNumber {
     PageNumber((entry & PAGE) >> 12)
 }
 
-/// The kernel asked an environment for pages, and that one needs the CPU to give them back.
+/// Calls for a page that is short before the caller yields.
+const CALLS_A_YIELD: u32 = 32;
+
+/// The kernel asked an environment for pages, and that one needs the CPU to give them back. Past the deadline each call
+/// is a step of taking by force, and a page takes some fifteen. So the caller does not yield after each: where others
+/// compute, a step would cost a round of slices.
 #[cold]
 #[inline(never)]
-fn let_give_back() {
-    crate::time_slice::yield_now();
+fn let_give_back(calls: &mut u32) {
+    *calls += 1;
+    if calls.is_multiple_of(CALLS_A_YIELD) {
+        crate::time_slice::yield_now();
+    }
 }
 
 /// Makes an unmapped page an access list whose first entry is the name of `source`, with all rights.
@@ -100,9 +108,10 @@ impl Allocator {
     /// # Errors
     /// The kernel's refusals of `page_allocate`.
     pub fn allocate_this(self, page: PageNumber) -> Result<PageNumber, Failure> {
+        let mut calls = 0;
         loop {
             match allocate_one(self.key, self.list, page) {
-                Err(Failure { error: Error::Again, .. }) => let_give_back(),
+                Err(Failure { error: Error::Again, .. }) => let_give_back(&mut calls),
                 done => return done,
             }
         }
@@ -196,11 +205,11 @@ impl Allocator {
         rows: &mut [MapRow],
         first: Result<usize, Failure>,
     ) -> (usize, Result<(), Failure>) {
-        let (mut done, mut outcome) = (0, first);
+        let (mut done, mut outcome, mut calls) = (0, first, 0);
         loop {
             match outcome {
                 Ok(more) => done += more,
-                Err(Failure { error: Error::Again, detail: 0 }) => let_give_back(),
+                Err(Failure { error: Error::Again, detail: 0 }) => let_give_back(&mut calls),
                 Err(Failure { error: Error::Again, detail }) => done += detail as usize,
                 Err(Failure { error, detail }) => return (done + detail as usize, Err(error.about(detail))),
             }
