@@ -182,25 +182,30 @@ fn fault_153_tables_64_to_a_batch(_: &World) -> Outcome {
     Ok(())
 }
 
-fn fault_153_small_calls_64_to_a_batch(_: &World) -> Outcome {
+/// Calls that do little, each so that it can be repeated.
+fn small_calls() -> [(&'static str, u64, Vec<u64>); 14] {
     let (own, me) = (Allocator::own(), area::number().0);
-    for (name, call, arguments) in [
-        ("null", number::null, &[][..]),
-        ("key_derive, refused", number::key_derive, &[KEY, KEY, 7, 0]),
-        ("key_copy, refused", number::key_copy, &[KEY, 7, me, KEY, KEY]),
-        ("access_list_set", number::access_list_set, &[KEY, own.list.0, 5, KEY, 7]),
-        ("page_claim", number::page_claim, &[KEY, own.list.0, KEY, own.list.0]),
-        ("budget_move", number::budget_move, &[KEY, me, me, 0, 0, 1]),
-        ("event_raise", number::event_raise, &[KEY, me, 1]),
-        ("time_slice_allocate", number::time_slice_allocate, &[KEY, me, 0, u64::MAX]),
-        ("time_slice_free", number::time_slice_free, &[KEY, 0, 1023]),
-        ("cpu_kick", number::cpu_kick, &[0]),
-        ("machine_set", number::machine_set, &[KEY, Setting::ExcessLimit as u64, EXCESS_LIMIT]),
-        ("revocation_request", number::revocation_request, &[KEY, me, 0, 1, 0]),
-        ("revocation_enforce", number::revocation_enforce, &[KEY, me]),
-        ("environment_destroy", number::environment_destroy, &[KEY, u64::MAX]),
-    ] {
-        same(name, call, arguments)?;
+    [
+        ("null", number::null, vec![]),
+        ("key_derive, refused", number::key_derive, vec![KEY, KEY, 7, 0]),
+        ("key_copy, refused", number::key_copy, vec![KEY, 7, me, KEY, KEY]),
+        ("access_list_set", number::access_list_set, vec![KEY, own.list.0, 5, KEY, 7]),
+        ("page_claim", number::page_claim, vec![KEY, own.list.0, KEY, own.list.0]),
+        ("budget_move", number::budget_move, vec![KEY, me, me, 0, 0, 1]),
+        ("event_raise", number::event_raise, vec![KEY, me, 1]),
+        ("time_slice_allocate", number::time_slice_allocate, vec![KEY, me, 0, u64::MAX]),
+        ("time_slice_free", number::time_slice_free, vec![KEY, 0, 1023]),
+        ("cpu_kick", number::cpu_kick, vec![0]),
+        ("machine_set", number::machine_set, vec![KEY, Setting::ExcessLimit as u64, EXCESS_LIMIT]),
+        ("revocation_request", number::revocation_request, vec![KEY, me, 0, 1, 0]),
+        ("revocation_enforce", number::revocation_enforce, vec![KEY, me]),
+        ("environment_destroy", number::environment_destroy, vec![KEY, u64::MAX]),
+    ]
+}
+
+fn fault_153_small_calls_64_to_a_batch(_: &World) -> Outcome {
+    for (name, call, arguments) in small_calls() {
+        same(name, call, &arguments)?;
     }
     Ok(())
 }
@@ -290,28 +295,77 @@ fn supply(own: Allocator) -> Outcome {
     same("page_allocate", number::page_allocate, &[KEY, own.list.0, KEY, PageNumber::NONE.0, MAP.as_ptr() as u64, 4])
 }
 
-/// Rows of all kinds in random order.
+/// What the rows of a mixture work on.
+struct Things {
+    region: PageNumber,
+    space: AddressSpace,
+    page: PageNumber,
+    tables: Vec<PageNumber>,
+    specification: abi::environment::Specification,
+}
+
+/// One row of every call that a batch takes, each with as much work as the row has.
+fn every_row(things: &Things) -> Vec<BatchRow> {
+    let (own, me) = (Allocator::own(), area::number().0);
+    let (space, map) = (things.space.root.0, MAP.as_ptr() as u64);
+    let mut rows: Vec<BatchRow> = copies(things.region).iter().map(|(_, row)| *row).collect();
+    rows.extend(small_calls().iter().map(|(_, call, arguments)| row(*call, arguments)));
+    rows.extend([
+        row(number::page_map, &[KEY, space, map, MAPPED]),
+        row(number::page_allocate, &[KEY, own.list.0, KEY, PageNumber::NONE.0, map, 1]),
+        row(number::page_unbind, &[KEY, things.page.0, space, 0]),
+        row(number::address_space_switch, &[KEY, area::root().0]),
+        row(number::page_table_copy, &[KEY, space, PLACE, 1, things.page.0, KEY]),
+        row(number::context_set, &[0, u64::MAX]),
+        row(number::region_name, &[KEY, things.region.0, 1, KEY, 7]),
+        row(number::key_drop, &[me, 40, KEY]),
+        row(number::environment_create, &[KEY, core::ptr::from_ref(&things.specification) as u64]),
+    ]);
+    // Pages that become objects, are linked, unlinked and given up, whatever comes first.
+    for (index, table) in things.tables.iter().enumerate() {
+        let place = TABLES + ((index as u64) << 21);
+        let kind = [PageKind::AccessList, PageKind::PageTable, PageKind::Region][index % 3];
+        rows.extend([
+            row(number::page_become, &[KEY, table.0, kind as u64, [KEY, 4, 0][index % 3]]),
+            row(number::page_table_link, &[KEY, space, place, 1, table.0, KEY]),
+            row(number::page_table_unlink, &[KEY, space, place, 1]),
+            row(number::page_free, &[KEY, table.0]),
+        ]);
+    }
+    rows
+}
+
+/// Pages that a mixture makes objects of.
+const OBJECTS: usize = 12;
+
+/// Rows of all calls in random order; none is left out.
 fn fault_153_mixtures(_: &World) -> Outcome {
-    let region = a_region()?;
     let own = Allocator::own();
-    let kinds = copies(region);
+    let space = granted!(AddressSpace::create(own));
+    granted!(space.link_tables(PLACE, true));
+    granted!(space.link_tables(TABLES, true));
+    let page = granted!(own.allocate());
     let mut random = Random(153);
+    let mut drawn = [0u64; TABLE.len()];
     for round in 0..50 {
         BUFFER[1023].store(round, SeqCst);
-        let draw = |random: &mut Random| match random.below(9) {
-            index @ 0..=6 => kinds[index as usize].1,
-            7 => {
-                MAP[0].store(KEY, SeqCst);
-                MAP[1].store(PageNumber::NONE.address(), SeqCst);
-                let at = MAP.as_ptr() as u64;
-                row(number::page_allocate, &[KEY, own.list.0, KEY, PageNumber::NONE.0, at, 1])
-            }
-            _ => row(number::null, &[]),
-        };
+        fill_map([page.address() | abi::page_table::PRESENT, 0][round as usize % 2]);
+        let mut tables = vec![PageNumber::NONE; OBJECTS];
+        granted!(own.allocate_many(&mut tables));
+        let specification = abi::environment::Specification { name_key: KEY, ..Default::default() };
+        let things = Things { region: a_region()?, space, page, tables, specification };
+        let kinds = every_row(&things);
+        let draw = |random: &mut Random| kinds[random.below(kinds.len() as u64) as usize];
         let rows: Vec<BatchRow> = (0..BATCH_ROWS).map(|_| draw(&mut random)).collect();
+        rows.iter().for_each(|row| drawn[row.number as usize] += 1);
         run_all("a mixture", &rows)?;
+        // What rows have given up already is refused.
+        let objects = things.tables.iter().copied().chain([things.region]);
+        objects.for_each(|object| drop(own.free(object)));
     }
     check!(address_space::own().root == area::root(), "the address space changed");
-    granted!(own.free(region));
+    let missed = (0..).zip(drawn).find(|(call, count)| *count == 0 && !NEVER_BATCHED.contains(call));
+    check!(missed.is_none(), "no mixture had a {:?}", missed.map(|(call, _)| TABLE[call as usize].name));
+    check!(own.free_many(&[page, space.root]) == 2, "pages stay in use");
     Ok(())
 }
