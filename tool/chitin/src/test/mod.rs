@@ -95,7 +95,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let seed = full.as_ref().map(FullRun::seed);
 
     // The kinds with a first name of their own: asked for, nothing else need be built.
-    let other_kind = ["guest::", "tidy::", "parity::", "bench::", "front-door::", "wrong-call::"]
+    let other_kind = ["guest::", "tidy::", "parity::", "on-disk::", "bench::", "front-door::", "wrong-call::"]
         .iter()
         .any(|kind| filter.starts_with(kind));
     let mut cases = if other_kind { Vec::new() } else { host::cases(toolchain, workspace, depth, seed, filter)? };

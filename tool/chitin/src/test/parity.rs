@@ -6,7 +6,8 @@
 //!
 //! One boot runs several scripts, so that the whole set stays quick. On the
 //! host they run in a name space of their own, with the root as its root.
-//! Those of large programs, in `test/parity/large`, belong to full runs.
+//! Those of large programs, in `test/parity/large`, belong to full runs. So do
+//! the tests `on-disk::…`: the same scripts, whose files lie on a disk.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -20,7 +21,7 @@ use crate::build::{self, Images};
 use crate::channel::session::{Listener, Session};
 use crate::command_record::ProgramCommand;
 use crate::failure::{Context, Failure, Result};
-use crate::qemu::{Files, Machine, Running};
+use crate::qemu::{Disk, Files, Machine, Running};
 use crate::root::debian::Packages;
 use crate::root::{self, Tree, debian};
 use crate::scratch;
@@ -43,6 +44,10 @@ pub(super) struct Collection {
     limit: Duration,
     /// Megabytes of a machine: the root lies in its memory.
     memory: u64,
+    /// How the names of its tests begin.
+    kind: &'static str,
+    /// Bytes of a disk on which the scripts' files lie in the machine; 0: they lie in memory.
+    disk: u64,
 }
 
 /// Those of every run.
@@ -52,7 +57,12 @@ pub(super) static SCRIPTS: Collection = Collection {
     at_once: 12,
     limit: Duration::from_secs(300),
     memory: 640,
+    kind: "parity",
+    disk: 0,
 };
+/// The same, with their files on a disk.
+static ON_DISK: Collection =
+    Collection { limit: Duration::from_secs(900), memory: 768, kind: "on-disk", disk: 512 << 20, ..SCRIPTS };
 /// Those of large programs.
 pub(super) static LARGE: Collection = Collection {
     folder: "test/parity/large",
@@ -60,7 +70,11 @@ pub(super) static LARGE: Collection = Collection {
     at_once: 1,
     limit: Duration::from_secs(3600),
     memory: 1536,
+    kind: "parity",
+    disk: 0,
 };
+/// The same, with their files on a disk.
+static LARGE_ON_DISK: Collection = Collection { kind: "on-disk", disk: 2 << 30, ..LARGE };
 /// Those that do not pass yet, a line each: the name, and why.
 const NOT_YET: &str = "test/parity/not-yet";
 /// How the names of programs in C end, which the host's compiler makes into scripts like the others.
@@ -75,6 +89,7 @@ const NOT_RUN: [i32; 2] = [126, 127];
 /// name, status and length, then the output.
 const RUN: &str = r#"#!/bin/busybox sh
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C
+[ ! -d /disk ] || busybox mount --bind /disk /tmp || exit
 for name in "$@"; do
     rm -rf /tmp/work; mkdir /tmp/work; cd /tmp/work
     /parity/$name > /tmp/said 2>&1 < /dev/null
@@ -107,7 +122,9 @@ pub(super) struct Ground {
 pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, filter: &str) -> Result<Vec<Case>> {
     let mut cases = cases_of(&SCRIPTS, toolchain, workspace, filter)?;
     if depth == Depth::Full {
-        cases.extend(cases_of(&LARGE, toolchain, workspace, filter)?);
+        for collection in [&LARGE, &ON_DISK, &LARGE_ON_DISK] {
+            cases.extend(cases_of(collection, toolchain, workspace, filter)?);
+        }
     }
     Ok(cases)
 }
@@ -119,7 +136,7 @@ fn cases_of(
     filter: &str,
 ) -> Result<Vec<Case>> {
     let names: Vec<String> =
-        scripts(collection, workspace)?.into_iter().filter(|name| test_name(name).contains(filter)).collect();
+        scripts(collection, workspace)?.into_iter().filter(|name| title(collection, name).contains(filter)).collect();
     if names.is_empty() {
         return Ok(Vec::new());
     }
@@ -128,7 +145,7 @@ fn cases_of(
         Err(failure) => return Ok(vec![Case::failed("build::parity", failure.to_string())]),
     };
     if let Err(failure) = ground.check_host() {
-        let skipped = |name: &String| Case::skipped(test_name(name), failure.to_string());
+        let skipped = |name: &String| Case::skipped(title(collection, name), failure.to_string());
         return Ok(names.iter().map(skipped).collect());
     }
     // Neighbours are in different batches, so that the first tests start one boot each.
@@ -138,15 +155,15 @@ fn cases_of(
         let names: Vec<String> = names.iter().skip(first).step_by(boots).cloned().collect();
         let batch = Arc::new(Batch { names: names.clone(), ground: Arc::clone(&ground), said: OnceLock::new() });
         for name in names {
-            let (batch, title) = (Arc::clone(&batch), test_name(&name));
+            let (batch, title) = (Arc::clone(&batch), title(collection, &name));
             cases.push(Case::new(title, collection.limit, move |transcript| batch.judge(&name, transcript)));
         }
     }
     Ok(cases)
 }
 
-fn test_name(script: &str) -> String {
-    format!("parity::{script}")
+fn title(collection: &Collection, script: &str) -> String {
+    format!("{}::{script}", collection.kind)
 }
 
 /// What a file of a folder of scripts is called.
@@ -239,14 +256,16 @@ impl Ground {
 
     /// What a runner says in a machine that has this root.
     pub(super) fn in_machine(&self, tree: &Tree, arguments: Vec<String>, limit: Duration) -> Result<Said> {
-        let command = ProgramCommand { arguments, working_directory: "/".into(), ..ProgramCommand::default() };
+        let Collection { memory, disk, .. } = *self.collection;
         let place = scratch::folder()?;
+        let disks = if disk > 0 { vec![blank_disk(place.path(), disk)?] } else { Vec::new() };
+        let options = disks.iter().map(|_| "disks=b".to_owned()).collect();
+        let command = ProgramCommand { arguments, working_directory: "/".into(), options, ..ProgramCommand::default() };
         let archive = place.path().join("archive");
         let file = File::create(&archive).context("cannot write the boot archive")?;
         boot_archive::with_exos(file, &self.images, tree, &command)?;
         let files = Files { kernel: self.images.kernel.clone(), archive };
-        let (mut running, stream) =
-            Running::start(&Machine { memory: self.collection.memory, ..Machine::default() }, &files)?;
+        let (mut running, stream) = Running::start(&Machine { memory, disks, ..Machine::default() }, &files)?;
         let session = Session::new(stream).context("host channel")?;
         let mut output = Output(Vec::new());
         let end = session.serve(&mut output, Some(Instant::now() + limit));
@@ -255,6 +274,13 @@ impl Ground {
         }
         Ok(split(&output.0))
     }
+}
+
+/// A disk of zeros.
+fn blank_disk(place: &Path, bytes: u64) -> Result<Disk> {
+    let file = place.join("disk");
+    File::create(&file).and_then(|made| made.set_len(bytes)).context("cannot make a disk")?;
+    Ok(Disk { file, ..Disk::default() })
 }
 
 /// What the runner framed.
