@@ -8,6 +8,7 @@ use crate::block::{BlockInfo, DIRTY, IN, OPEN, ORPHAN, OUT, RESIDENT};
 use crate::error::{Error, Result};
 use crate::format::{BLOCK_SIZE, CONTENT, ROOTS, SECTOR_SIZE, SECTORS};
 use crate::frames::Frames;
+use crate::memo::{Listed, Permission};
 use crate::region_map::Use;
 use crate::registry::name;
 use crate::template::{AccessStep, CATALOGUE, Kind, Programs, RESERVED};
@@ -24,8 +25,13 @@ pub enum Bound {
 }
 
 impl<F: Frames, P: Programs> Volume<'_, F, P> {
-    /// Runs owns on a sector of `page`; the sorted claims are in the workspace.
+    /// Runs owns on a sector of `page`, unless that was the last one; the sorted claims are in the workspace.
     pub(crate) fn claims_of(&mut self, page: usize, template: u8, sector: usize) -> Result<()> {
+        let listed = Some(Listed { page, sector, version: self.memory.registry.blocks[page].version });
+        if self.memo.listed == listed {
+            return Ok(());
+        }
+        self.memo.listed = None;
         let mut content = [0; CONTENT];
         self.frames.load(page, sector * SECTOR_SIZE, &mut content);
         let claims = &mut self.memory.workspace.before;
@@ -33,7 +39,9 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         if template != CATALOGUE && self.memory.templates.is_metadata(template) {
             self.programs.owns(template, &content, claims)?;
         }
-        claims.sort()
+        claims.sort()?;
+        self.memo.listed = listed;
+        Ok(())
     }
 
     /// The entry of a resident, living page.
@@ -98,6 +106,7 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         let name = name(self.number, block);
         let info = BlockInfo { name, state, template, tree, parent, ..BlockInfo::default() };
         self.memory.registry.insert(page, info)?;
+        self.memo.forget(page);
         if !fresh {
             return Ok(Bound::Reading);
         }
@@ -105,14 +114,23 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         Ok(Bound::Zeroed)
     }
 
-    /// Runs the access program of the block's tree once for the block in `page` and once to decide.
+    /// Runs the access program of the block's tree once for the block in `page` and once to decide, unless it has just
+    /// permitted the same.
     fn permit(&mut self, caller: &Caller, operation: Operation, page: usize) -> Result<()> {
         let info = self.resident(page)?;
         let template = self.memory.trees.get(info.tree).template;
+        let question = Permission { page, version: info.version, template, operation, caller: *caller };
+        if self.memo.permits(&question) {
+            return Ok(());
+        }
         let request = caller.request(operation, 1);
         self.memory.workspace.scratch.fill(0);
         let first = self.access(template, request, Some((0, page)), 0);
-        if first && self.access(template, request, None, 0) { Ok(()) } else { Err(Error::NotPermitted) }
+        if !first || !self.access(template, request, None, 0) {
+            return Err(Error::NotPermitted);
+        }
+        self.memo.permit(question);
+        Ok(())
     }
 
     /// Whether the caller may use the block in `page`: the access program sees the parent; of a root, the root itself.

@@ -29,6 +29,7 @@ pub mod format;
 pub mod frames;
 pub mod ledger;
 pub mod lifecycle;
+mod memo;
 pub mod order;
 pub mod program;
 pub mod recovery;

@@ -81,6 +81,7 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
     }
 
     fn seal_page(&mut self, page: usize, block: u64) {
+        self.memo.forget(page);
         let mut content = [0; CONTENT];
         for sector in 0..SECTORS {
             self.frames.load(page, sector * SECTOR_SIZE, &mut content);

@@ -234,6 +234,7 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         let template = self.info(page)?.template;
         let mut content = [0; CONTENT];
         self.frames.load(page, sector * SECTOR_SIZE, &mut content);
+        self.memo.listed = None;
         let work = &mut *self.memory.workspace;
         work.after.clear();
         self.programs.owns(template, &content, &mut work.after)?;

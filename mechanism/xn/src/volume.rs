@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::format::{BLOCK_SIZE, Block, ROOTS, State, Superblock, verify};
 use crate::frames::Frames;
 use crate::ledger::Record;
+use crate::memo::Memo;
 use crate::region_map::Maps;
 use crate::registry::{Registry, name};
 use crate::template::{CATALOGUE, Programs, Templates};
@@ -115,6 +116,7 @@ pub struct Volume<'a, F: Frames, P: Programs> {
     pub(crate) sequence: u64,
     pub(crate) flushes_started: u64,
     pub(crate) flushes_done: u64,
+    pub(crate) memo: Memo,
 }
 
 impl<'a, F: Frames, P: Programs> Volume<'a, F, P> {
@@ -143,6 +145,7 @@ impl<'a, F: Frames, P: Programs> Volume<'a, F, P> {
             sequence,
             flushes_started,
             flushes_done,
+            memo: Memo::default(),
         })
     }
 
