@@ -4,6 +4,7 @@
 //! may be left: no temporary file, no process.
 
 mod debugging;
+mod disks;
 mod first_screen;
 mod linux_on_a_wire;
 mod little_room;
@@ -29,6 +30,7 @@ use crate::workspace::Workspace;
 use super::Depth;
 use super::case::{Case, Verdict};
 use debugging::DEBUGGING;
+use disks::DISKS;
 use first_screen::FIRST_SCREEN;
 use little_room::{LITTLE_ROOM, MOUNTS};
 use network::NETWORK;
@@ -360,7 +362,8 @@ const TRIAL: &str = "front-door::emulation_is_found_to_run_chitin";
 
 /// The tests whose names contain `filter`.
 pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, filter: &str) -> Vec<Case> {
-    let large = if depth == Depth::Full { [&LARGE_SERVERS[..], &LARGE_WIRE, &LINUX_ON_A_WIRE] } else { [&[][..]; 3] };
+    let full = [&LARGE_SERVERS[..], &LARGE_WIRE, &LINUX_ON_A_WIRE, &DISKS];
+    let large = if depth == Depth::Full { full } else { [&[][..]; 4] };
     let visits = VISITS
         .iter()
         .chain(&NETWORK)
