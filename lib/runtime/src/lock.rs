@@ -123,6 +123,8 @@ impl OwnerLock {
     fn wait_a_while(&self) {
         let owner = self.owner();
         if exposed::runs(owner) || crate::time_slice::yield_to(owner).is_err() {
+            // An owner on another CPU may keep it past the end of this slice, which a critical section defers.
+            crate::critical_section::give_way();
             core::hint::spin_loop();
         }
     }

@@ -42,7 +42,7 @@ use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};
 use runtime::predicate::{Operator, clock, word};
 use runtime::transfer::{self, Kind, Message};
-use runtime::{EnvironmentId, Error, Failure, PageNumber, exposed, time_slice};
+use runtime::{EnvironmentId, Error, Failure, PageNumber, critical_section, exposed, time_slice};
 use unix_core::server::protocol::{self, ELSEWHERE, Request, WINDOW_BYTES, outcome};
 
 /// The connection of one process.
@@ -218,6 +218,8 @@ fn give_way(server: EnvironmentId) {
         if !exposed::runs(server) {
             return;
         }
+        // The caller may be in a critical section, which defers the end of the slice.
+        critical_section::give_way();
         core::hint::spin_loop();
     }
 }
