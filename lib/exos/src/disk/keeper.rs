@@ -413,7 +413,11 @@ impl Volume {
         }
         backing.is_blank = false;
         backing.has_freed &= !scope.everything;
-        let dirty = backing.dirty.extract_if(.., |id, _| covers(*id)).collect();
+        let dirty = if scope.everything {
+            core::mem::take(&mut backing.dirty)
+        } else {
+            scope.nodes.iter().filter_map(|id| backing.dirty.remove_entry(id)).collect()
+        };
         Some((core::mem::take(&mut backing.log), dirty))
     }
 
