@@ -265,7 +265,9 @@ fn keep_alive_and_user_time_out() {
     talk.runs("wait 59999 | > | wait 1 | > A 0 1 0 | < A 1 1 0 | wait 60000 | > A 0 1 0 | wait 10000 | > A 0 1 0");
     talk.runs("wait 10000 | > | state Closed | error Some(TimedOut)");
     let mut talk = Talk::established(Options { user_time_out: 5_000, ..plain() });
-    talk.runs("write 1 | > A 1 1 1 | wait 1000 | wait 2000 | wait 1999 | state Established | wait 1 | error Some(TimedOut)");
+    talk.runs(
+        "write 1 | > A 1 1 1 | wait 1000 | wait 2000 | wait 1999 | state Established | wait 1 | error Some(TimedOut)",
+    );
     // Keep-alive that an idle connection gets later begins then.
     let mut talk = Talk::established(plain());
     let handle = talk.handle();
@@ -279,7 +281,8 @@ fn keep_alive_and_user_time_out() {
     let opening = Options { syn_retries: 1, user_time_out: 60_000, ..plain() };
     Talk::connecting(opening).runs("> S 0 - 0 | wait 1000 | > S 0 - 0 | wait 2000 | > | error Some(TimedOut)");
     let opening = Options { user_time_out: 2_500, ..plain() };
-    Talk::connecting(opening).runs("> S 0 - 0 | wait 1000 | > S 0 - 0 | wait 1499 | state SynSent | wait 1 | error Some(TimedOut)");
+    Talk::connecting(opening)
+        .runs("> S 0 - 0 | wait 1000 | > S 0 - 0 | wait 1499 | state SynSent | wait 1 | error Some(TimedOut)");
 }
 
 #[test]

@@ -43,9 +43,8 @@ pub fn answer_open() {
 
 /// Pages that an open request asks of the running environment.
 fn pages_asked() -> u64 {
-    let asked = exposed::environment(area::number()).map(|own| {
-        own.consistent(|own| (own.revocation_resource.load(Relaxed), own.revocation_count.load(Relaxed)))
-    });
+    let asked = exposed::environment(area::number())
+        .map(|own| own.consistent(|own| (own.revocation_resource.load(Relaxed), own.revocation_count.load(Relaxed))));
     asked.map_or(0, |(resource, count)| if resource == Resource::Page as u64 + 1 { count } else { 0 })
 }
 

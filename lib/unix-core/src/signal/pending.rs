@@ -235,9 +235,7 @@ impl<'a> PendingSignals<'a> {
     pub fn take_all_queued(self, mut each: impl FnMut(Information)) {
         let movable = |state: u64, entry: &[AtomicU64]| {
             let signal = (state & 0xff) as u32;
-            (FIRST_QUEUED..=COUNT).contains(&signal)
-                && state > BUSY
-                && entry[1].load(Acquire) as i32 != linux::SI_TIMER
+            (FIRST_QUEUED..=COUNT).contains(&signal) && state > BUSY && entry[1].load(Acquire) as i32 != linux::SI_TIMER
         };
         // A sender that keeps filling entries does not hold the receiver here.
         for _ in 0..self.queue.len() / ENTRY {

@@ -23,7 +23,8 @@ use runtime::environment::{Builder, Child};
 use runtime::page::{self, Allocator};
 use runtime::upcall::{Context, set_handler};
 use runtime::{
-    EnvironmentId, Failure, KeyIndex, PageNumber, UserAddress, area, clock, entry, exposed, predicate, syscall, time_slice,
+    EnvironmentId, Failure, KeyIndex, PageNumber, UserAddress, area, clock, entry, exposed, predicate, syscall,
+    time_slice,
 };
 use test_programs::child::{eventually, launch, prepare, status};
 use test_programs::{Outcome, World, check, granted, guest};

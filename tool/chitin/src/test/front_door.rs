@@ -32,10 +32,10 @@ use super::case::{Case, Verdict};
 use debugging::DEBUGGING;
 use disks::DISKS;
 use first_screen::FIRST_SCREEN;
+use linux_on_a_wire::{LINUX, LINUX_ON_A_WIRE};
 use little_room::{LITTLE_ROOM, MOUNTS};
 use network::NETWORK;
 use servers::{LARGE_SERVERS, SERVERS};
-use linux_on_a_wire::{LINUX, LINUX_ON_A_WIRE};
 use wire::{LARGE_WIRE, WIRE};
 
 /// What a stranger does, and what must come of it.

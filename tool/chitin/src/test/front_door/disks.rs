@@ -1,5 +1,5 @@
-//! Programs whose data lies on a disk, and what is there after kills and a power cut. The visit kills the machine by the
-//! process number of its own run.
+//! Programs whose data lies on a disk, and what is there after kills and a power cut. The visit kills the machine
+//! by the process number of its own run.
 
 use super::{Visit, packages};
 

@@ -38,7 +38,11 @@ macro_rules! python_s_tests {
 
 /// Those of full runs.
 pub(super) const LARGE_SERVERS: [Visit; 9] = [
-    packages("python_s_own_tests_of_sockets", python_s_tests!("test_socket test_httpservers"), "Tests result: SUCCESS\n"),
+    packages(
+        "python_s_own_tests_of_sockets",
+        python_s_tests!("test_socket test_httpservers"),
+        "Tests result: SUCCESS\n",
+    ),
     packages("python_s_own_tests_of_asyncio", python_s_tests!("test_asyncio"), "Tests result: SUCCESS\n"),
     packages("postgresql_with_pgbench", POSTGRESQL, "42\n::1\n1\nnumber of failed transactions: 0 (0.000%)\ndone\n"),
     packages("node_with_two_workers", NODE, "2 workers, lo\n"),

@@ -59,7 +59,14 @@ impl Peer {
         let names = stack.open_udp(Endpoint { address: mapped(IP.into()), port: NAMES });
         let listen = |(port, kind): (u16, Kind)| Some((stack.tcp.listen(listener(port)).ok()?, kind));
         let listeners = SERVICES.into_iter().filter_map(listen).collect();
-        Self { stack, dhcp: dhcp::Server::default(), names, listeners, services: BTreeMap::new(), silent: silent::Ports::default() }
+        Self {
+            stack,
+            dhcp: dhcp::Server::default(),
+            names,
+            listeners,
+            services: BTreeMap::new(),
+            silent: silent::Ports::default(),
+        }
     }
 
     /// A frame came.
