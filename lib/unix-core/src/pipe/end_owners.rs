@@ -91,10 +91,12 @@ impl Holders<'_> {
         self.places().find(|place| place.fetch_update(SeqCst, Relaxed, less).is_ok());
     }
 
-    /// Only this process holds it: who had it before has handed it on.
+    /// Only this process holds it, by one descriptor: the former holder has handed the end on. The place changes
+    /// hands in one step, because an end without a holder counts as closed.
     pub fn replace(&self, number: u64) {
-        self.clear();
-        self.add(number);
+        let Some(kept) = self.places().find(|place| place.load(Acquire) != 0) else { return self.add(number) };
+        kept.store(number_of(number) | ONE, SeqCst);
+        self.places().filter(|place| !core::ptr::eq(*place, kept)).for_each(|place| place.store(0, SeqCst));
     }
 
     /// Clears all holders.
@@ -129,7 +131,11 @@ impl Holders<'_> {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
     use super::*;
+    use core::sync::atomic::AtomicBool;
+    use std::thread;
 
     fn words() -> Vec<AtomicU64> {
         (0..WORDS).map(|_| AtomicU64::new(0)).collect()
@@ -149,6 +155,32 @@ mod tests {
         holders.remove(7);
         assert_eq!(holders.find(|_| true), Known::Nobody);
         assert!(words[..PLACES].iter().all(|word| word.load(Relaxed) == 0));
+    }
+
+    /// A waiter that finds no holder takes the end for closed, and its reader gets an end of file.
+    #[test]
+    fn an_end_that_is_handed_on_has_a_holder_at_each_moment() {
+        let (words, is_over) = (words(), AtomicBool::new(false));
+        let holders = Holders(&words);
+        for (former, next) in [(7, 7), (7, 9)] {
+            holders.clear();
+            holders.add(former);
+            is_over.store(false, SeqCst);
+            thread::scope(|scope| {
+                let waiter = scope.spawn(|| {
+                    while !is_over.load(SeqCst) {
+                        assert_ne!(holders.find(|_| true), Known::Nobody);
+                    }
+                });
+                for _ in 0..100_000 {
+                    holders.replace(next);
+                    holders.replace(former);
+                }
+                is_over.store(true, SeqCst);
+                waiter.join().unwrap();
+            });
+            assert_eq!(holders.find(|_| true), Known::Lives(0, former | ONE));
+        }
     }
 
     #[test]
@@ -187,7 +219,8 @@ mod tests {
             holders.remove(seed >> 41);
             let _ = holders.find(|number| number % 3 == 0);
             holders.replace(5);
-            assert!(matches!(holders.find(|number| number == 5), Known::Lives(0, _) | Known::Unknown));
+            let found = holders.find(|number| number == 5);
+            assert!(matches!(found, Known::Lives(_, place) if place == 5 | ONE) || found == Known::Unknown);
         }
     }
 }

@@ -29,8 +29,6 @@ pub const KEPT_IN_MEMORY: [&[u8]; 5] = [b"dev", b"proc", b"sys", b"tmp", b".chit
 const NOT_KEPT: [&[u8]; 1] = [b"root"];
 /// Pages that stay free for what cannot wait for a write-back.
 const LOW: u64 = 64;
-/// Most changes of names between two write-backs: then the next change of a name waits for the write-back.
-pub const MOST_CHANGES: usize = 4096;
 
 /// What a node was made as.
 #[derive(Clone, Debug, PartialEq, Eq)]
