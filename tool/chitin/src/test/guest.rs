@@ -1,7 +1,7 @@
 //! Guest tests: each boots a machine of its own, listens to it, and compares
 //! what it said and how it stopped with what the registry expects.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Cursor, Write};
 use std::path::Path;
@@ -37,6 +37,19 @@ struct Ground {
     images: Images,
     /// The built-in root; only guests under ExOS have one.
     root: Option<Tree>,
+    /// What became of the C sources.
+    products: BTreeMap<(String, Product), Vec<u8>>,
+}
+
+impl Ground {
+    /// The built-in root with the programs of one guest. Those of others would take its memory.
+    fn root_of(&self, guest: &Guest) -> Option<Tree> {
+        let mut root = self.root.clone()?;
+        for (source, product) in guest.sources() {
+            linux_program::put(&mut root, source, self.products[&(source.to_owned(), product)].clone());
+        }
+        Some(root)
+    }
 }
 
 /// All guest tests of this depth whose name, or the name of one of whose
@@ -81,11 +94,12 @@ type Sources<'a> = BTreeSet<(&'a str, Product)>;
 
 fn prepare(toolchain: Toolchain, workspace: &Workspace, with_root: bool, sources: &Sources) -> Result<Ground> {
     let images = Images::build(toolchain, workspace, build::TESTED)?;
-    let mut root = with_root.then(|| root::built_in(workspace).map(|root| root.tree)).transpose()?;
-    if let Some(root) = &mut root {
-        sources.iter().try_for_each(|(source, product)| linux_program::add(workspace, source, *product, root))?;
-    }
-    Ok(Ground { images, root })
+    let root = with_root.then(|| root::built_in(workspace).map(|root| root.tree)).transpose()?;
+    let build = |(source, product): &(&str, Product)| {
+        Ok(((source.to_string(), *product), linux_program::build(workspace, source, *product)?))
+    };
+    let products = sources.iter().map(build).collect::<Result<_>>()?;
+    Ok(Ground { images, root, products })
 }
 
 /// One boot from start to verdict.
@@ -180,7 +194,7 @@ fn write_archive(file: &Path, ground: &Ground, guest: &Guest) -> Result<()> {
         options: Vec::from_iter((!guest.disks.is_empty()).then(|| format!("disks={}", "b".repeat(guest.disks.len())))),
         ..ProgramCommand::default()
     };
-    match (&guest.program, &ground.root) {
+    match (&guest.program, &ground.root_of(guest)) {
         (Some(program), Some(root)) if guest.starts_exos() => {
             let first =
                 FirstProgram { program, systems: &guest.systems, libraries: &guest.libraries, command: &command };

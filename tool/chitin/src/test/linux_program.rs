@@ -40,22 +40,35 @@ pub enum Product {
 /// Compiles one source, and adds the product to the tree.
 ///
 /// # Errors
-/// When there is no such source, or the compiler refuses it.
+/// As [`build`].
 pub fn add(workspace: &Workspace, source: &str, product: Product, tree: &mut Tree) -> Result<()> {
+    put(tree, source, build(workspace, source, product)?);
+    Ok(())
+}
+
+/// Compiles one source: the bytes of the product.
+///
+/// # Errors
+/// When there is no such source, or the compiler refuses it.
+pub fn build(workspace: &Workspace, source: &str, product: Product) -> Result<Vec<u8>> {
     let place = scratch::folder()?;
     let program = place.path().join("program");
     compile(workspace, &workspace.root().join(FOLDER).join(source), product, &program)?;
-    let file = tree.add_contents(Contents::Bytes(fs::read(&program).context(program.display())?));
+    fs::read(&program).context(program.display())
+}
+
+/// Puts what became of a source into the tree.
+pub fn put(tree: &mut Tree, source: &str, product: Vec<u8>) {
+    let file = tree.add_contents(Contents::Bytes(product));
     tree.insert(PLACE.as_bytes(), Node::of_root(Kind::Directory, 0o755));
     let name = format!("{PLACE}/{}", source.trim_end_matches(".c"));
     tree.insert(name.as_bytes(), Node::of_root(Kind::File(file), 0o755));
-    Ok(())
 }
 
 /// Compiles one source into a program or an object.
 ///
 /// # Errors
-/// As [`add`].
+/// As [`build`].
 pub fn compile(workspace: &Workspace, source: &Path, product: Product, program: &Path) -> Result<()> {
     let mut compiler = Command::new("cc");
     compiler.args(["-O1", "-Wall", "-Werror", "-I"]).arg(workspace.root().join("lib/exos/link"));
