@@ -30,7 +30,8 @@ static void outcome(int kind, int slave) {
     signal(SIGTTIN, SIG_IGN), signal(SIGTTOU, SIG_IGN);
     long got = read(slave, &byte, 1);
     seen[kind].read = got < 0 ? errno : (int)got;
-    got = write(slave, "x", 1);
+    // A terminal that is being hung up may be busy for a moment.
+    for (int tries = 0; (got = write(slave, "x", 1)) < 0 && errno == EAGAIN && tries < 1000; tries++) usleep(1000);
     seen[kind].written = got < 0 ? errno : (int)got;
     pid_t group = tcgetpgrp(slave);
     seen[kind].foreground = group < 0 ? errno : 0;
