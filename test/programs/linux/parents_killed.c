@@ -1,6 +1,6 @@
 // A process that makes children which execute programs is killed at many moments, destroyed by the kernel at others: each child
 // that had begun comes to its end with its program's data whole, fresh pages are zero, and all memory comes back. What a child
-// begins with, and what its program begins with, are pages of its parent's (lib/exos/src/process/spawn_cache/spare_environment.rs).
+// begins with, and what its program begins with, are pages of its parent's (ExOS's process/spawn_cache/spare_environment.rs).
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>

@@ -2,7 +2,6 @@
 // once; options of tcp(7) as they work on the wire. The peer is that of ./chitin wire: port 7 echoes, port 9 answers
 // the SHA-256 of what it got, port 19 sends as many bytes as a line asks for. The same program runs on Linux.
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <errno.h>
 #include <linux/tcp.h>
 #include <poll.h>
@@ -13,24 +12,10 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+#include "wire_peer.h"
 
 enum { ECHO = 7, SINK = 9, SOURCE = 19, CLOSED = 11, SUM = 65, MUCH = 100000 };
-
-static const char *peer_address = "10.0.2.2";
-
-static double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec + now.tv_nsec / 1e9;
-}
-
-static struct sockaddr_in end_of(const char *address, int port) {
-    struct sockaddr_in end = {.sin_family = AF_INET, .sin_port = htons(port)};
-    inet_pton(AF_INET, address, &end.sin_addr);
-    return end;
-}
 
 static int connected(int port) {
     struct sockaddr_in end = end_of(peer_address, port);

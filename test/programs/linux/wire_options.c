@@ -2,7 +2,6 @@
 // that share a port. The peer is that of ./chitin wire: port 1 answers nothing, port 2 falls silent behind the
 // handshake, port 7 echoes, and port 20 calls a port of this machine. The same program runs on Linux.
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -15,24 +14,10 @@
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+#include "wire_peer.h"
 
 enum { SILENT = 1, DEAF = 2, ECHO = 7, CALLER = 20, SHARED = 4000, LISTENERS = 3, CALLS = 30 };
-
-static const char *peer_address = "10.0.2.2";
-
-static double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec + now.tv_nsec / 1e9;
-}
-
-static struct sockaddr_in end_of(const char *address, int port) {
-    struct sockaddr_in end = {.sin_family = AF_INET, .sin_port = htons(port)};
-    inet_pton(AF_INET, address, &end.sin_addr);
-    return end;
-}
 
 static void set(int one, int level, int option, int value) {
     if (setsockopt(one, level, option, &value, sizeof value))

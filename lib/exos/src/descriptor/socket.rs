@@ -451,7 +451,7 @@ impl Socket {
     fn end(&self) {
         while let Ok(Some(socket)) = self.accept() {
             socket.break_off();
-            socket.end();
+            socket.closed(true);
             socket.discard();
         }
         if self.drop_messages() {
