@@ -1,4 +1,5 @@
-//! Rule: the table of system calls has at most so many rows, by decisions 0027, 0042 and 0044.
+//! Rule: the table of system calls has at most so many rows, by decisions 0027, 0042 and 0044. The page of costs says
+//! of each row what it takes at its worst.
 
 use abi::syscall::TABLE;
 
@@ -19,8 +20,21 @@ const PARTS: [Part; 2] = [
     Part { name: "storage", beginnings: &["volume_", "block_", "root_", "template_"], most: 14 },
 ];
 
-pub fn check(_: &Subject) -> Vec<Finding> {
-    findings(&TABLE.iter().map(|row| row.name).collect::<Vec<_>>())
+/// The page with a table line for each row: `| `name` | instructions |`.
+const COSTS: &str = "doc/costs.md";
+
+pub fn check(subject: &Subject) -> Vec<Finding> {
+    let names: Vec<&str> = TABLE.iter().map(|row| row.name).collect();
+    let costs = subject.tree.files.iter().find(|file| file.path == COSTS).map_or("", |file| &file.source);
+    let mut all = findings(&names);
+    all.extend(without_cost(&names, costs));
+    all
+}
+
+fn without_cost(names: &[&str], costs: &str) -> Vec<Finding> {
+    let has_line = |name: &str| costs.lines().any(|line| line.starts_with(&format!("| `{name}`")));
+    let missing = names.iter().filter(|name| !has_line(name));
+    missing.map(|name| Finding::new(COSTS, format!("no line says what `{name}` takes at its worst"))).collect()
 }
 
 fn findings(names: &[&str]) -> Vec<Finding> {
@@ -50,5 +64,12 @@ mod tests {
         assert_eq!(findings(&names).len(), 1);
         names.push("filter_insert");
         assert_eq!(findings(&names).len(), 2);
+    }
+
+    #[test]
+    fn a_row_without_its_cost_is_found() {
+        let costs = "| `page_map` | 1,407 |\n| `block_read`, 4 KiB | 6,289 |\n";
+        assert_eq!(without_cost(&["page_map", "block_read"], costs), []);
+        assert_eq!(without_cost(&["page_map", "block"], costs).len(), 1);
     }
 }
