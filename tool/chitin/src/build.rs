@@ -2,8 +2,10 @@
 //! code model, and the guest programs, each into a target folder of its own.
 
 use std::fs;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 use crate::cargo::{self, Executable};
 use crate::elf;
@@ -37,7 +39,7 @@ impl Images {
     /// # Errors
     /// When something does not build or is damaged.
     pub fn build(toolchain: Toolchain, workspace: &Workspace, folders: &[&str]) -> Result<Self> {
-        Ok(Self { kernel: kernel(toolchain, workspace, None)?, programs: programs(toolchain, workspace, folders)? })
+        Self::of(toolchain, workspace, folders, None)
     }
 
     /// The same with a kernel that keeps a trace of the entries into it.
@@ -45,8 +47,14 @@ impl Images {
     /// # Errors
     /// As for [`Self::build`].
     pub fn build_tracing(toolchain: Toolchain, workspace: &Workspace, folders: &[&str]) -> Result<Self> {
-        let kernel = kernel(toolchain, workspace, Some("trace"))?;
-        Ok(Self { kernel, programs: programs(toolchain, workspace, folders)? })
+        Self::of(toolchain, workspace, folders, Some("trace"))
+    }
+
+    /// Both at once: rustc spends half of either build in steps that use one CPU.
+    fn of(toolchain: Toolchain, workspace: &Workspace, folders: &[&str], feature: Option<&str>) -> Result<Self> {
+        let (kernel, programs) =
+            at_once(|| kernel(toolchain, workspace, feature), || programs(toolchain, workspace, folders));
+        Ok(Self { kernel: kernel?, programs: programs? })
     }
 
     /// The file of a guest program, symbols and all.
@@ -70,6 +78,18 @@ impl Images {
         elf::check(&bytes, &program.file.display().to_string())?;
         Ok(elf::loadable(&bytes))
     }
+}
+
+/// Does two things at the same time.
+pub fn at_once<First: Send, Second>(
+    first: impl FnOnce() -> First + Send,
+    second: impl FnOnce() -> Second,
+) -> (First, Second) {
+    thread::scope(|scope| {
+        let first = scope.spawn(first);
+        let second = second();
+        (first.join().unwrap_or_else(|panic| resume_unwind(panic)), second)
+    })
 }
 
 /// A kernel with a feature gets a target folder of its own, so that neither takes the other's place.

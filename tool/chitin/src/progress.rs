@@ -1,12 +1,16 @@
-//! Progress on standard error: a live line when that is a terminal, otherwise
+//! Progress on standard error: a live line for each step that runs when that is a terminal, otherwise
 //! one plain line per step, and nothing at all for a step that had nothing to do.
 
 use std::io::IsTerminal;
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::answer;
+
+/// All live lines: steps that run at the same time do not draw over each other.
+static LINES: LazyLock<MultiProgress> = LazyLock::new(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr()));
 
 /// One step of work and what it is busy with.
 #[derive(Debug)]
@@ -30,7 +34,7 @@ impl Progress {
     }
 
     fn with(step: &str, bar: ProgressBar, template: &str) -> Self {
-        bar.set_draw_target(ProgressDrawTarget::stderr());
+        let bar = LINES.add(bar);
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.progress_chars("=> "));
         }
@@ -67,7 +71,7 @@ impl Progress {
         if self.plain {
             answer::remark(format_args!("{text}\n"));
         } else {
-            self.bar.suspend(|| answer::remark(format_args!("{text}\n")));
+            LINES.suspend(|| answer::remark(format_args!("{text}\n")));
         }
     }
 }

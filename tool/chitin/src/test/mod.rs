@@ -31,6 +31,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::answer;
+use crate::build;
 use crate::failure::{Context, Result};
 use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
@@ -98,9 +99,11 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let other_kind = ["guest::", "tidy::", "parity::", "on-disk::", "bench::", "front-door::", "wrong-call::"]
         .iter()
         .any(|kind| filter.starts_with(kind));
-    let mut cases = if other_kind { Vec::new() } else { host::cases(toolchain, workspace, depth, seed, filter)? };
+    let host = || if other_kind { Ok(Vec::new()) } else { host::cases(toolchain, workspace, depth, seed, filter) };
+    let (host, guests) = build::at_once(host, || guest::cases(toolchain, workspace, depth, filter));
+    let mut cases = host?;
     cases.extend(style::cases(workspace)?.into_iter().filter(|case| case.name().contains(filter)));
-    cases.extend(guest::cases(toolchain, workspace, depth, filter)?);
+    cases.extend(guests?);
     if depth > Depth::Quick {
         cases.extend(parity::cases(toolchain, workspace, depth, filter)?);
         cases.extend(bench_trouble::cases(toolchain, workspace, filter));
