@@ -2,10 +2,11 @@
 //!
 //! The bank is an environment that never runs and holds the unused budget. It bears a name under the session's, so that
 //! processes of user 0 take from it themselves; those of other users ask the server, which keeps a part back. What
-//! files take of it, and what the server keeps for itself, is the affair of `server::page_quota`.
+//! files take of it, and what the server keeps for itself, is the affair of `hw::page_quota`.
 //!
 //! The last pages of the bank are not for everybody: see [`left_in_bank`].
 
+pub use crate::hw::bank::{left_in_bank, spare, spare_of};
 use crate::hw::current::{is_adopted, process};
 use crate::server::client;
 use abi::budget::{Figure, Resource};
@@ -16,9 +17,6 @@ use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, area, clock, 
 
 /// Pages that a process draws at a time.
 const PAGES: u64 = 256;
-/// Pages that stay in the bank for processes that end for lack of pages, and how many each of them gets in addition to
-/// what it lacks.
-const FOR_ENDS: u64 = 256;
 const FOR_ONE_END: u64 = 32;
 /// What a process keeps when it gives back.
 const KEPT: [(Resource, u64); 4] =
@@ -164,14 +162,6 @@ pub fn pages_for_processes() -> u64 {
     in_bank + spare(Resource::Page)
 }
 
-/// Pages that an environment leaves in the bank: a few for processes that end, and more the more pages the environment
-/// has. So where one process has nearly all, the others can work until it has ended.
-pub fn left_in_bank(environment: EnvironmentId) -> u64 {
-    const PART: u64 = 128;
-    let own = exposed::environment(environment);
-    FOR_ENDS + own.map_or(0, |own| own.budget[Resource::Page as usize].used.load(Relaxed)) / PART
-}
-
 /// Gives to the bank what is more than a process keeps; children's budgets come back to their creator.
 pub fn give_back() {
     give_back_beyond(2);
@@ -217,20 +207,6 @@ fn missing(resource: Resource, amount: u64) -> u64 {
     (budget.used.load(Relaxed) + amount).saturating_sub(budget.limit.load(Relaxed))
 }
 
-/// What is left of the own budget.
-#[inline]
-pub fn spare(resource: Resource) -> u64 {
-    spare_of(area::number(), resource)
-}
-
-/// What is left of an environment's budget.
-#[inline]
-pub fn spare_of(environment: EnvironmentId, resource: Resource) -> u64 {
-    let Some(info) = exposed::environment(environment) else { return 0 };
-    let budget = &info.budget[resource as usize];
-    budget.limit.load(Relaxed).saturating_sub(budget.used.load(Relaxed))
-}
-
 /// All pages of the machine.
 pub fn total_pages() -> u64 {
     let kernel = exposed::kernel();
@@ -238,4 +214,14 @@ pub fn total_pages() -> u64 {
         .map(|word| word.load(Relaxed))
         .iter()
         .sum()
+}
+
+/// Puts pages under another list, on this process's account. What may not be taken stays where it is: then the process
+/// can use it, and its children cannot.
+pub fn claim_under(pages: &[PageNumber], list: PageNumber) {
+    reserve(pages.len() as u64);
+    let key: KeyIndex = process().session_key;
+    for page in pages {
+        let _ = syscall::page_claim(key, *page, key, list);
+    }
 }

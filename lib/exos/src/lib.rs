@@ -30,6 +30,7 @@ pub mod server;
 pub mod signal;
 pub mod syscalls;
 pub mod terminal;
+pub mod upcalls;
 pub mod wait;
 pub mod wire;
 

@@ -4,50 +4,21 @@
 //! it replaces counts for every process that runs on its image, and for no other. `app/override` shows it; doc/exos.md
 //! says how.
 
-use crate::descriptor::open_file::{Offsets, SHARED_OFFSETS};
-use crate::hw::pager::OwnPages;
-use crate::syscalls::{OPERATIONS, Operation, Operations};
-use linux_raw_sys::general::__NR_rt_sigreturn;
+use crate::descriptor::open_file::SHARED_OFFSETS;
+use crate::entry::gate;
+use crate::hw::header::{Header, Tables};
+use crate::process::call::quick;
+pub use crate::process::image::{FaultOperation, ImageTables, OverrideTables};
+use crate::process::pager::OwnPages;
+use crate::process::{child_start, exit};
+use crate::procfs;
+use crate::syscalls::{OPERATIONS, UNBORN};
+use crate::upcalls::Upcalls;
 use vm::address_space::{Access, AddressSpace, FaultError};
-
-/// What can be replaced.
-#[derive(Debug)]
-pub struct OverrideTables {
-    /// The Linux calls, by number.
-    pub calls: Operations,
-    /// Where open descriptions keep their offsets.
-    pub offsets: Offsets,
-    /// What a fault in the program's memory does: which page comes, and which goes for it.
-    pub fault: FaultOperation,
-    /// Whether the return from a handler is ExOS's own.
-    pub(crate) has_own_return: bool,
-}
-
-/// Mends a fault at an address of the program, or says why it cannot be mended. The lock of the memory is held.
-pub type FaultOperation = fn(&mut AddressSpace, &mut OwnPages<'_>, u64, Access) -> Result<(), FaultError>;
 
 impl OverrideTables {
     /// ExOS's own.
     pub const EXOS: Self = Self { calls: OPERATIONS, offsets: SHARED_OFFSETS, fault: Self::fill, has_own_return: true };
-
-    /// These tables, with another operation for the call of this number.
-    pub const fn with_call(mut self, number: u32, operation: Operation) -> Self {
-        self.calls[number as usize] = Some(operation);
-        self.has_own_return &= number != __NR_rt_sigreturn;
-        self
-    }
-
-    /// These tables, with offsets elsewhere.
-    pub const fn with_offsets(mut self, offsets: Offsets) -> Self {
-        self.offsets = offsets;
-        self
-    }
-
-    /// These tables, with faults mended otherwise.
-    pub const fn with_fault(mut self, fault: FaultOperation) -> Self {
-        self.fault = fault;
-        self
-    }
 
     /// ExOS's own way with a fault: the page comes, and no page goes.
     ///
@@ -63,13 +34,35 @@ impl OverrideTables {
     }
 }
 
+impl ImageTables {
+    /// Those of an image that works by these tables.
+    pub const fn new(tables: OverrideTables) -> Self {
+        let upcalls = Upcalls {
+            end: exit::end,
+            leave: exit::leave,
+            leave_for_exec: exit::leave_for_exec,
+            answer_request: procfs::answer,
+            lead_on: procfs::lead_on,
+            write_proc: procfs::write,
+        };
+        Self { quick: quick(&tables.calls), tables, unborn: &UNBORN, install_gate: gate::install, upcalls }
+    }
+}
+
+/// The header of an image with these tables.
+pub const fn header(tables: Tables) -> Header {
+    Header::new(child_start::first, gate::stub_entry, tables)
+}
+
 /// Makes this program an image of ExOS that works by `$tables`, to be linked with `lib/exos/link/image.ld`.
 #[macro_export]
 macro_rules! image {
     ($tables:expr) => {
         #[used]
         #[unsafe(link_section = ".exos_header")]
-        static HEADER: $crate::hw::header::Header = $crate::hw::header::Header::new($tables);
+        static HEADER: $crate::hw::header::Header = $crate::override_tables::header(&TABLES);
+
+        static TABLES: $crate::override_tables::ImageTables = $crate::override_tables::ImageTables::new($tables);
 
         $crate::runtime::entry!(main);
 

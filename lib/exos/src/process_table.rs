@@ -369,3 +369,10 @@ pub fn send_to_all(signal: u32) -> Result<u64> {
 fn check(signal: u32) -> Result<()> {
     if signal > COUNT { Err(Errno::EINVAL) } else { Ok(()) }
 }
+
+/// Tells who adopted the running process that something happened to it. One of another user looks by itself.
+pub fn tell_adopter(adopted: u64, information: &Information) {
+    if let Some(other) = find(adopted) {
+        let _ = sight().tell_of_child(&other, information);
+    }
+}

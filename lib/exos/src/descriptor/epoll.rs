@@ -214,7 +214,7 @@ impl Interest {
 
     /// Events that have come and are to be told, as of stamps that were read before.
     fn come(&self, description: &OpenFile, stamps: [u64; 2]) -> u32 {
-        let state = u32::from(crate::syscalls::poll_state(description, self.events as u16 | ALWAYS as u16));
+        let state = u32::from(super::readiness::state(description, self.events as u16 | ALWAYS as u16));
         let state = state & (self.events | ALWAYS);
         let is_news = self.events & EDGE == 0 || self.told != Some(stamps);
         if is_news { state } else { 0 }

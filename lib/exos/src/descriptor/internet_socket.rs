@@ -521,7 +521,7 @@ impl FileOps for InternetSocket {
             0x8905 if self.sort == Sort::Tcp => {
                 usercopy::write_half(argument, u32::from(self.is_at_mark())).map(|()| 0)
             }
-            _ => crate::syscalls::device_request(self.family, request, argument),
+            _ => super::device_request::device_request(self.family, request, argument),
         }
     }
 

@@ -2,10 +2,12 @@
 
 mod credentials;
 mod datagram;
+mod device_request;
 pub mod epoll;
 pub mod eventfd;
 pub mod fd_pins;
 pub mod file_ops;
+pub(crate) mod file_room;
 pub mod inotify_fd;
 pub mod internet_datagram;
 pub mod internet_socket;
@@ -15,7 +17,9 @@ pub mod mq_fd;
 pub mod netlink;
 pub mod object;
 pub mod open_file;
+pub(crate) mod open_node;
 pub mod pidfd;
+pub(crate) mod readiness;
 pub mod scm_rights;
 mod shared_counter;
 pub mod signalfd;

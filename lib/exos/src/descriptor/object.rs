@@ -7,8 +7,8 @@ use crate::hw::current::process;
 use crate::hw::usercopy;
 use crate::pipe::{self, Pipe, Side};
 use crate::server::client;
-use crate::syscalls::file_room;
 use crate::terminal::{Terminal, job_control, pty_master};
+use crate::upcalls::upcalls;
 use crate::wait;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -352,7 +352,7 @@ impl OpenFile {
             Object::Device(device, _) => read_device(*device, to, count),
             Object::Disk(disk) => self.read_at(place, |at| disk.read(at, to, count, self.is_direct())),
             Object::Other(other) => other.read(self, to, count),
-            Object::Text(text) => match crate::procfs::read_error(&text.path) {
+            Object::Text(text) => match unix_core::procfs::read_error(&text.path) {
                 Some(error) => Err(error),
                 None => self.read_at(place, |at| match &text.in_place {
                     Some(file) => file.read(at, to, count),
@@ -395,7 +395,7 @@ impl OpenFile {
             Object::Directory { .. } | Object::Listing(_) => Err(Errno::EISDIR),
             Object::Text(text) => match &text.in_place {
                 Some(file) => self.read_at(place, |at| file.write(at, from, count)),
-                None => crate::procfs::write(&text.path, from, count),
+                None => (upcalls().write_proc)(&text.path, from, count),
             },
         }
     }
@@ -657,7 +657,7 @@ impl OpenFile {
             return Ok(count);
         }
         let at = if at == APPEND { process().files.lock().status_of(node)?.size } else { at };
-        file_room(process(), at, count)
+        super::file_room::file_room(at, count)
     }
 
     /// `write` at the end, whatever the description's flags are; the offset goes there if `moves`.

@@ -6,7 +6,6 @@
 use super::file_ops::FileOps;
 use super::object::Object;
 use crate::hw::current::process;
-use crate::hw::header::tables;
 use crate::hw::mapping::Mapping;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -142,7 +141,7 @@ impl OpenFile {
         drop(records);
         record.locks().store(0, Relaxed);
         let description = Self(Open::in_place_of(spare, object, record));
-        (tables().offsets.opened)(&description);
+        (process().calls.image().tables.offsets.opened)(&description);
         Ok(description)
     }
 
@@ -155,12 +154,12 @@ impl OpenFile {
 
     /// The offset.
     pub fn offset(&self) -> u64 {
-        (tables().offsets.get)(self)
+        (process().calls.image().tables.offsets.get)(self)
     }
 
     /// Sets the offset.
     pub fn set_offset(&self, offset: u64) {
-        (tables().offsets.set)(self, offset);
+        (process().calls.image().tables.offsets.set)(self, offset);
     }
 
     /// Holds the offset, where others may use it too: reads and writes of all of them come one after the other, as on

@@ -8,10 +8,10 @@ use super::object::{Device, Object};
 use super::open_file::OpenFile;
 use super::socket::{Kind, Socket};
 use super::timerfd::Timer;
+use crate::budget;
 use crate::disk::block_device::BlockDevice;
 use crate::hw::current::process;
 use crate::pipe::{Pipe, Side};
-use crate::process::change_user::take_over;
 use crate::terminal::Terminal;
 use crate::terminal::pty_master::{self, Master};
 use alloc::sync::Arc;
@@ -71,7 +71,7 @@ pub fn share_with_heir(socket: &Socket, description: &OpenFile) {
     let (record, _) = description.place();
     let all = [PageNumber(record)].into_iter().chain(description.object.pages());
     let is_own = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.access() == area::access_list());
-    take_over(process(), &all.filter(is_own).collect::<Vec<_>>(), list);
+    budget::claim_under(&all.filter(is_own).collect::<Vec<_>>(), list);
 }
 
 /// It is on its way from now on.

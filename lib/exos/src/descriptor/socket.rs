@@ -26,20 +26,10 @@ use runtime::page::Allocator;
 use runtime::predicate::{Operator, Term, word};
 use runtime::{PageNumber, area, exposed};
 use unix_core::process::ucred::Ucred;
+pub use unix_core::server::socket_kind::Kind;
 
 /// Bytes of room from which on a socket counts as writable.
 const ENOUGH: u64 = 8192;
-
-/// Kinds of sockets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A stream of bytes.
-    Stream = 1,
-    /// Messages without a connection.
-    Datagram = 2,
-    /// Messages over a connection.
-    Packets = 5,
-}
 
 /// What a socket is joined to.
 #[derive(Debug, Default)]
@@ -677,7 +667,7 @@ impl FileOps for Socket {
     /// `SIOCOUTQ`: bytes that it sent and that the peer has not received yet.
     fn ioctl(&self, request: u32, argument: u64) -> Result<u64> {
         if request != ioctl::TIOCOUTQ {
-            return crate::syscalls::device_request(internet::address::Family::V6, request, argument);
+            return super::device_request::device_request(internet::address::Family::V6, request, argument);
         }
         let outgoing = self.ends().outgoing.clone();
         let waiting = outgoing.map_or(Ok(0), |pipe| pipe.data_waiting(false))?;

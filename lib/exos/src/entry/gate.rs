@@ -6,9 +6,9 @@
 use super::crash;
 use super::legacy_calls;
 use crate::hw::current::{process, thread, word};
-use crate::hw::header::{CallTable, tables};
 use crate::hw::signal_frame;
 use crate::hw::usercopy;
+use crate::process::call::CallTable;
 use crate::process::{Process, cpu_placement, priority, revocation};
 use crate::signal;
 use crate::syscalls;
@@ -387,7 +387,9 @@ fn mend(frame: &UpcallFrame) -> Option<(u32, i32, u64)> {
             let outcome = if !inside || process().memory_is_mine() {
                 Err(FaultError::NotMapped)
             } else {
-                process().with_memory_inline(|space, pages| (tables().fault)(space, pages, address, access))
+                process().with_memory_inline(|space, pages| {
+                    (process().calls.image().tables.fault)(space, pages, address, access)
+                })
             };
             match outcome {
                 Err(FaultError::OutOfMemory) if process().discard_some() => None,

@@ -1,6 +1,7 @@
 //! Everything that touches memory by address: the program's memory, page tables, windows onto pages that others write,
 //! and the pointer to the process. The safe faces of these are what the rest of ExOS is written against.
 
+pub mod bank;
 pub mod card;
 pub mod current;
 pub mod disk;
@@ -10,11 +11,13 @@ pub mod header;
 pub mod key_slots;
 pub mod library_image;
 pub mod mapping;
+pub mod page_quota;
 pub mod page_store;
 pub mod page_tables;
-pub mod pager;
+pub mod plain_wait;
 pub mod preload_abi;
 pub mod signal_frame;
+pub mod static_ref;
 pub mod usercopy;
 pub mod volume;
 

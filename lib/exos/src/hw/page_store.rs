@@ -1,7 +1,7 @@
 //! The pages of the memory file system, as the server holds them: mapped writable for it alone, and read-only for
 //! processes that map a file.
 
-use crate::server::page_quota::PageQuota;
+use super::page_quota::PageQuota;
 use abi::page_table::MapRow;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

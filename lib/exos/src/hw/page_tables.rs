@@ -334,3 +334,11 @@ fn copy(editor: &TableEditor, address: u64, level: u64, fresh: PageNumber) -> Re
         }
     }
 }
+
+/// Maps fresh pages at addresses of the program, as far as nothing has to be seen to; how many, and what has to.
+#[inline(always)]
+pub fn supply(pages: Allocator, root: PageNumber, start: u64, entries: &mut [u64]) -> (usize, Option<Error>) {
+    // SAFETY: the addresses are the program's, by the checks of `vm`, so that no object of ExOS changes its place.
+    let (done, ended) = unsafe { pages.supply_run((pages.key, root), start, entries) };
+    (done, ended.err().map(|failure| failure.error))
+}

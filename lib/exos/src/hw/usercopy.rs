@@ -11,6 +11,7 @@ use core::mem::MaybeUninit;
 use core::ops::Deref;
 use linux_abi::address_map::{PAGE_SIZE, PROGRAM_END};
 use linux_abi::errno::{Errno, Result};
+use runtime::window::Window;
 use vfs::path_walk::PATH_BYTES;
 
 core::arch::global_asm!(
@@ -179,8 +180,15 @@ pub(super) fn copy_addresses(to: u64, from: u64, bytes: u64) {
     assert!(faulted == 0, "a copy between mapped windows faulted");
 }
 
+/// Fills a page of the program's with that of a window at an index. It is there, and may be written.
+pub(crate) fn fill_page(address: u64, window: &Window, index: usize) {
+    assert!(address.is_multiple_of(PAGE_SIZE) && check(address, PAGE_SIZE).is_ok(), "no page of a program");
+    assert!(index < window.words().len() * 8 / PAGE_SIZE as usize, "no page of the window");
+    copy_addresses(address, window.address() + index as u64 * PAGE_SIZE, PAGE_SIZE);
+}
+
 /// Fills a page of the program's with zeros. It is there, and may be written.
-pub(super) fn clear_page(address: u64) {
+pub(crate) fn clear_page(address: u64) {
     assert!(address.is_multiple_of(PAGE_SIZE) && check(address, PAGE_SIZE).is_ok(), "no page of a program");
     // SAFETY: the page lies in the program's range, which holds no object of ExOS; the caller has mapped it to be
     // written.

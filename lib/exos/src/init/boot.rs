@@ -259,7 +259,7 @@ fn read_header(image: &Image<'_>) -> Outcome<[u64; header::WORDS]> {
     for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
         *word = u64::from_le_bytes(core::array::from_fn(|index| bytes[index]));
     }
-    if words[header::MAGIC] != super::IMAGE_MAGIC || words[header::VERSION] != abi::VERSION {
+    if words[header::MAGIC] != crate::hw::header::IMAGE_MAGIC || words[header::VERSION] != abi::VERSION {
         return Err("the ExOS image was built for another interface".to_string());
     }
     Ok(words)
@@ -301,7 +301,7 @@ fn make_server(
         .map_err(|error| format!("the root file system is damaged: {error}"))?;
     let state: &'static Lock<Server> = Box::leak(Box::new(Lock::new(server)));
     builder.function(main_loop::run, core::ptr::from_ref(state) as u64);
-    // It draws any further pages: see `server::page_quota`.
+    // It draws any further pages: see `hw::page_quota`.
     builder.budget(Resource::Page, reserve);
     let has_disks = disk::find(0).is_some();
     if has_disks {

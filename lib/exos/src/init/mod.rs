@@ -16,6 +16,3 @@ pub mod event_loop;
 mod reaper;
 mod robust_locks;
 mod setuid_spawner;
-
-/// The first word of the ExOS image.
-pub const IMAGE_MAGIC: u64 = 0x0053_4f78_4e69_7443;

@@ -11,7 +11,7 @@
 use super::pipe_end::{GROWN_BY, Pipe, SHAPE};
 use crate::hw::current::{is_adopted, process};
 use crate::hw::mapping::{Mapping, Mappings};
-use crate::procfs;
+use crate::signal::remote_call;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
@@ -140,7 +140,7 @@ impl Pipe {
         for reader in self.readers().ok_or(Errno::EAGAIN)? {
             let lives = || exposed::lives(EnvironmentId(reader));
             if reader != process.environment() && lives() {
-                procfs::request(reader, &path)
+                remote_call::request(reader, &path)
                     .map(|_| ())
                     .or_else(|error| if lives() { Err(error) } else { Ok(()) })?;
             }

@@ -8,12 +8,13 @@
 //! file. The dcache tells where a path leads and who may execute it.
 
 use crate::hw::current::process;
+use crate::process::proc_links::walk;
 use crate::server::client::{Client, Opened, OpenedProgram, PrefaultSet};
-use crate::syscalls::proc_links::{Last, walk};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};
 use program::elf::{HEAD, Image};
+use unix_core::procfs::Last;
 use vfs::handle::{Handle, node_of, right};
 use vfs::namespace::access;
 

@@ -3,10 +3,13 @@
 //! `EXOS_PRELOAD` in the environment names them, with colons between, as `LD_PRELOAD` does for the C library. They lie in the
 //! memory of the program, which fork copies and `execve` forgets.
 
+use super::Process;
+use super::call::Call;
 use super::exec::map_object;
 use super::exec_file::{ExecFile, open, read_from};
 use crate::hw::{preload_abi, usercopy};
 use alloc::borrow::Cow;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};
@@ -76,7 +79,7 @@ impl Object {
         if let Some(dynamic) = self.image.dynamic {
             relocate(bias, dynamic)?;
         }
-        preload_abi::begin(self.image.entry.wrapping_add(bias))
+        preload_abi::begin::<Call<'static>>(self.image.entry.wrapping_add(bias))
     }
 }
 
@@ -103,4 +106,14 @@ fn relocate(bias: u64, dynamic: u64) -> Result<()> {
         usercopy::write_word(at(offset)?, bias.wrapping_add(addend))?;
     }
     Ok(())
+}
+
+/// Functions of objects, by the number of the call that they replace.
+#[derive(Debug, Default)]
+pub(crate) struct Functions(pub(crate) BTreeMap<u64, u64>);
+
+/// Nothing is replaced any more.
+pub(super) fn forget(process: &Process) {
+    process.calls.reset();
+    process.with_extension(|functions: &mut Functions| functions.0.clear());
 }

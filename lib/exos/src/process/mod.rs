@@ -6,19 +6,26 @@
 //! (`unix_core::process::exec_state`). What a parent caches for its next child is
 //! `spawn_cache`. All state is here, found through a pointer in the environment area.
 
+pub mod call;
 pub mod children;
+pub(crate) mod cost;
 pub mod environment;
 pub mod exec;
 mod exec_file;
 pub mod exit;
 pub mod fork;
 pub mod futex;
+pub mod image;
 pub mod interpose;
+pub mod pager;
+pub(crate) mod proc_links;
 mod process_record;
+pub(crate) mod resource_limits;
 pub mod revocation;
 mod sched;
 mod setuid;
 pub mod spawn_cache;
+mod sysv_holdings;
 pub mod thread;
 pub mod wait;
 
@@ -26,6 +33,7 @@ use exit::{exit_handoff, exported_pages};
 pub use exit::{oom, reclaim, subreaper};
 pub use fork::{child_start, fork_locks, vfork_deferred, vfork_sharing};
 pub use process_record::*;
+pub(crate) use sched::change::change_own;
 pub use sched::{cpu_placement, cpu_time, priority};
 pub use setuid::change_user;
 use setuid::{setuid_handover, setuid_resume};

@@ -1,12 +1,12 @@
 //! The record of a process.
 
+use super::call::{CallTable, Summary};
+use super::pager::OwnPages;
 use crate::descriptor::fd_pins::FdPins;
 use crate::descriptor::open_file::{OpenFile, OpenFileTable};
 use crate::hw::current::area_at;
-use crate::hw::header::CallTable;
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::hw::page_tables::PageTables;
-use crate::hw::pager::OwnPages;
 use crate::process::children::Children;
 use crate::process::cpu_time::Transferred;
 use crate::process::exec::ExecRequest;
@@ -20,7 +20,6 @@ use crate::process::vfork_deferred::DeferredChild;
 use crate::process::vfork_sharing::SharedMemoryLink;
 use crate::server::client::Client;
 use crate::signal::{Actions, ExpiryTimers, Inbox, Mailbox, SecondQueue, SignalPage};
-use crate::syscalls::Summary;
 use crate::terminal::Terminal;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -28,7 +27,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::{Any, TypeId};
 use core::cell::Cell;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use linux_abi::errno::Result;
 use program::hot_sites::TrapCounts;
@@ -371,6 +370,15 @@ impl Process {
         let mut extensions = self.extensions.lock();
         let own = extensions.entry(TypeId::of::<T>()).or_insert_with(|| Box::new(T::default()));
         action(own.downcast_mut().expect("what stands under a type is of this type"))
+    }
+
+    /// Publishes which terminal controls the process.
+    pub fn publish_terminal(&self) {
+        let terminal = self.terminal.lock().clone();
+        let shown = terminal.map_or([0; 2], |terminal| [terminal.device(), terminal.pages()[0].0]);
+        for (index, word) in shown.into_iter().enumerate() {
+            self.public_word(public::TERMINAL + index).store(word, Release);
+        }
     }
 
     /// An option that the host gave.

@@ -4,9 +4,10 @@
 //! The server passes the questions on for readers that may look into the owner. What has a path is followed by that
 //! path. Pipes, sockets, memory files and removed files have none.
 
-use super::{remote_read, reopen};
+use super::reopen;
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::scm_rights;
+use crate::signal::remote_call;
 use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};
 use unix_core::process::remote_request;
@@ -48,6 +49,6 @@ impl ForeignDescriptor {
     }
 
     fn ask(&self, request: &str) -> Result<Vec<u8>> {
-        remote_read::request(self.owner, &remote_request::descriptor_to_path(request, self.descriptor))
+        remote_call::request(self.owner, &remote_request::descriptor_to_path(request, self.descriptor))
     }
 }

@@ -7,6 +7,7 @@ use super::process_memory::{read_memory, write_memory};
 use crate::descriptor::object::InPlace;
 use crate::hw::current::process;
 use crate::hw::usercopy;
+use crate::signal::remote_call;
 use alloc::vec::Vec;
 use linux_abi::address_map::{PAGE_SIZE, PROGRAM_END};
 use linux_abi::errno::{Errno, Result};
@@ -83,7 +84,9 @@ fn read_page_map(number: u64, at: u64, to: u64, count: u64) -> Result<u64> {
         let some = (end - first - done).min(ENTRIES_AT_ONCE);
         let entries = match number == process().number() {
             true => own_entries(first + done, some),
-            false => super::request_bytes(number, remote_request::page_map_to_path(first + done, some).as_bytes())?,
+            false => {
+                remote_call::request_bytes(number, remote_request::page_map_to_path(first + done, some).as_bytes())?
+            }
         };
         if entries.is_empty() {
             break;

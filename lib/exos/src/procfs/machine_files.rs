@@ -9,7 +9,6 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use linux_abi::errno::Errno;
 use runtime::exposed;
 use unix_core::session::stored_gzip;
 use vfs::initramfs::device;
@@ -130,11 +129,6 @@ pub(super) fn folder(parts: &[&str]) -> Option<Vec<(String, u32)>> {
         }
     }
     (!names.is_empty() || FOLDERS.contains(&path.as_str())).then_some(names)
-}
-
-/// The error of every `read`, as Linux gives it: `EOPNOTSUPP` where pressure is not measured.
-pub(super) fn read_error(path: &[u8]) -> Option<Errno> {
-    path.starts_with(b"pressure/").then_some(Errno::EOPNOTSUPP)
 }
 
 /// Free pages by the size of their blocks. The kernel frees and allocates single pages.

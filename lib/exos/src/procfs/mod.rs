@@ -15,26 +15,29 @@ mod maps;
 mod namespaces;
 mod net;
 mod net_card;
+mod open_status;
 mod pid_any;
 mod pid_files;
 mod pid_self;
 pub(crate) mod process_memory;
+mod remote_answers;
 mod remote_read;
 mod smaps;
 mod system;
+pub(crate) mod truncate_notify;
 mod writable;
 
 use foreign_descriptor::ForeignDescriptor;
 use live_files::LiveFile;
+pub(crate) use open_status::status_of;
 use pid_self::{own_entry, thread_entry};
-pub(crate) use remote_read::{answer, request, request_bytes};
+pub(crate) use remote_read::answer;
 pub(crate) use writable::write;
 
 use crate::descriptor::object::{InPlace, Listing, Object, Text};
 use crate::descriptor::open_file::OpenFile;
 use crate::hw::current::{process, thread};
 use crate::pipe::Side;
-use crate::syscalls::proc_links::Last;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -44,6 +47,7 @@ use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use unix_core::process::fs_context;
 use unix_core::procfs::net_settings;
+use unix_core::procfs::{Last, Way};
 use vfs::inode::Status;
 use vfs::superblock::PROC_VOLUME;
 
@@ -68,9 +72,6 @@ fn mountinfo() -> String {
     let text = process().files.lock().mounts().unwrap_or_default();
     String::from_utf8_lossy(&text).into_owned()
 }
-
-/// The rest of a path: from a node, or from the place where relative paths begin.
-type Way = (Option<u64>, Vec<u8>);
 
 /// The rest of a path below `/proc` that leaves it, if it crosses a link.
 pub(crate) fn lead_on(path: &[u8], last: Last) -> Result<Option<Way>> {
@@ -260,7 +261,7 @@ fn reopen(description: &OpenFile, flags: u32) -> Result<OpenFile> {
     if let Object::File { node } | Object::Directory { node } = description.object {
         // Anew, as what is asked for now, and by who asks.
         let opened = process().files.lock().open(node, b"", flags, 0)?.here(Errno::EIO)?;
-        return crate::syscalls::open_node(opened, flags);
+        return crate::descriptor::open_node::open_node(opened, flags);
     }
     description.object.reopened();
     description.refer_object();
@@ -308,7 +309,7 @@ pub fn status(path: &[u8], follow: bool) -> Result<Status> {
         }
         Entry::Descriptor(number) => {
             let description = process().description(*number).map_err(|_| Errno::ENOENT)?;
-            return crate::syscalls::status_of(&description);
+            return status_of(&description);
         }
         Entry::Foreign(foreign) => return foreign.status(),
         Entry::Link(_) | Entry::Namespace(_) => return Err(Errno::ELOOP),
@@ -321,7 +322,7 @@ pub fn status(path: &[u8], follow: bool) -> Result<Status> {
         Entry::Namespace(namespace) if follow => namespace.node,
         _ => number(&settled(path)),
     };
-    let now = crate::syscalls::wall_clock();
+    let now = crate::signal::process_clock::wall_clock();
     let (accessed, modified, changed) = (now, now, now);
     let owner = owner(path);
     Ok(Status {
@@ -457,11 +458,6 @@ fn joined(mut names: Vec<(String, u32)>, more: Vec<(String, u32)>) -> Vec<(Strin
         }
     }
     names
-}
-
-/// The error of every `read` of the file at a path, where it has one.
-pub(crate) fn read_error(path: &[u8]) -> Option<Errno> {
-    machine_files::read_error(path).or_else(|| pid_files::read_error(path))
 }
 
 /// Names with their types.

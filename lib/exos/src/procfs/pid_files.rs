@@ -72,12 +72,6 @@ pub(super) fn mode(name: &str) -> Option<u32> {
     FILES.iter().find(|(there, ..)| *there == name).map(|(_, mode, _)| *mode)
 }
 
-/// The error of every `read`, as Linux gives it: `EINVAL` where no security module has attributes.
-pub(super) fn read_error(path: &[u8]) -> Option<Errno> {
-    let mut parts = path.rsplit(|byte| *byte == b'/');
-    (parts.nth(1) == Some(b"attr")).then_some(Errno::EINVAL)
-}
-
 /// CPU time in nanoseconds, and slices, that the kernel counted for the process's environment.
 fn account() -> [u64; 2] {
     let info = exposed::environment(EnvironmentId(process().environment()));

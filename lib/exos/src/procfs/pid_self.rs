@@ -175,7 +175,7 @@ fn descriptor(number: u64) -> Result<Entry> {
     let description = process.description(number).map_err(|_| Errno::ENOENT)?;
     let closes = process.descriptors.lock().close_on_exec(number)?;
     let flags = description.flags() | if closes { linux_raw_sys::general::O_CLOEXEC } else { 0 };
-    let status = crate::syscalls::status_of(&description).unwrap_or_default();
+    let status = super::status_of(&description).unwrap_or_default();
     let (node, mount) = (status.node, (status.place >> 32) + FIRST_TOLD);
     let more = match &description.object {
         Object::Other(other) => other.more_information(),

@@ -5,6 +5,7 @@
 use crate::budget;
 use crate::hw::current::process;
 use crate::hw::usercopy;
+use crate::signal::remote_call;
 use alloc::vec::Vec;
 use linux_abi::address_map::{PAGE_MASK, PAGE_SIZE};
 use linux_abi::errno::{Errno, Result};
@@ -18,7 +19,8 @@ const FOR_AN_AREA: u64 = 16;
 
 /// Has the library of another process do something to its memory.
 fn ask(number: u64, request: &[u8]) -> Result<Vec<u8>> {
-    super::request_bytes(number, request).map_err(|error| if error == Errno::EACCES { Errno::EPERM } else { error })
+    remote_call::request_bytes(number, request)
+        .map_err(|error| if error == Errno::EACCES { Errno::EPERM } else { error })
 }
 
 /// Bytes of another process's memory, as many as it can read; `forced`: whatever their protection.

@@ -9,7 +9,7 @@ use core::fmt::Write;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::address_map::LEAST_ADDRESS;
 use runtime::{clock, exposed};
-use unix_core::ipc::posix_mq;
+use unix_core::ipc::{self, posix_mq};
 use unix_core::procfs::mounts;
 use unix_core::server::protocol::Listed;
 use unix_core::session::{loadavg, status_page};
@@ -142,7 +142,7 @@ pub(super) fn text(parts: &[&str]) -> Option<String> {
         ["sys", "vm", "overcommit_ratio"] => String::from("50\n"),
         ["sys", "vm", "swappiness"] => String::from("60\n"),
         ["sys", "vm", "mmap_min_addr"] => format!("{LEAST_ADDRESS}\n"),
-        ["sys", "kernel", name] if crate::syscalls::ipc_limit(name).is_some() => crate::syscalls::ipc_limit(name)?,
+        ["sys", "kernel", name] if ipc::limit_text(name).is_some() => ipc::limit_text(name)?,
         ["sys", "fs", "mqueue", name] => queue_limit(name)?,
         ["sys", "vm", "max_map_count"] => format!("{}\n", vm::address_space::MOST_AREAS),
         ["sys", "fs", "file-max"] => String::from("1048576\n"),

@@ -12,7 +12,7 @@
 //! - Programs: `exec_files` serves executed files, `setuid_exec` successors of processes that execute set-id programs.
 //! - Between processes: `process_requests` passes on what they ask each other, `identity_tokens` vouches for peers and
 //!   senders, `priority_table` says which run before others on a CPU.
-//! - Memory: `page_quota` bounds the server's pages.
+//! - Memory: `hw::page_quota` bounds the server's pages.
 
 mod priority_table;
 
@@ -30,7 +30,6 @@ mod mount_ops;
 mod name_ops;
 pub mod orphaned_pages;
 mod page_acl;
-pub mod page_quota;
 pub mod principals;
 mod process_requests;
 mod pty;

@@ -2,13 +2,12 @@
 
 use super::{Action, IGNORE, Inbox, handler, stop};
 use crate::hw::current::{process, thread};
-use crate::process::thread::{Thread, is_sent};
+use crate::upcalls::upcalls;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use linux_abi::errno::Result;
 use linux_raw_sys::general as linux;
 use runtime::upcall::Context;
 use unix_core::process::exit_status::Status;
-use unix_core::process::public_page as public;
 use unix_core::process::run_state as state;
 use unix_core::signal::frame::Information;
 use unix_core::signal::pending::{FIRST_QUEUED, from_user, is_refused_without_room};
@@ -66,7 +65,7 @@ pub fn raise_fault(signal: u32, code: i32, address: u64, fault: [u64; 3]) {
     let thread = thread();
     let ignored = process().signals.lock().get(signal).handler == IGNORE;
     if thread.blocked() & bit(signal) != 0 || ignored {
-        crate::process::exit::end(Status::Killed(signal));
+        (upcalls().end)(Status::Killed(signal));
     }
     *thread.fault.lock() = Some(fault);
     queue_to_self(&Information { signal, code, detail: address, value: 0 });
@@ -77,18 +76,7 @@ pub fn raise_fault(signal: u32, code: i32, address: u64, fault: [u64; 3]) {
 pub fn pending() -> u64 {
     let thread = thread();
     let common = process().signal_page.signals().load(Acquire);
-    thread.pending().load(Acquire) & !thread.blocked() | common & taken_by(thread)
-}
-
-/// Signals for the process that one of its threads takes: as on Linux the first thread goes before the others, which
-/// are left those that it blocks. What no function of the program handles means the same wherever it is met.
-pub fn taken_by(thread: &Thread) -> u64 {
-    let process = process();
-    if process.is_first(thread) {
-        return !thread.blocked();
-    }
-    let [blocked, caught] = [public::BLOCKED, public::CAUGHT].map(|word| process.public_word(word).load(Acquire));
-    !thread.blocked() & (blocked | !caught)
+    thread.pending().load(Acquire) & !thread.blocked() | common & thread.takes()
 }
 
 /// Signals that wait for the running thread or its process, blocked or not.
@@ -120,7 +108,7 @@ pub fn left() -> PendingWork {
         return PendingWork::Nothing;
     }
     match others {
-        0 if is_sent(at_end) => PendingWork::Sent,
+        0 if thread.has_sent() => PendingWork::Sent,
         _ if at_end == 0 && is_quiet_all_the_same(waiting) => PendingWork::Nothing,
         _ => PendingWork::Anything,
     }
@@ -181,7 +169,7 @@ fn answer_all() {
     if process().inbox().words.is_full() {
         process().inbox().make_room();
     }
-    while crate::procfs::answer() {}
+    while (upcalls().answer_request)() {}
 }
 
 /// Whether a call that the next signal interrupts is made again.
@@ -305,7 +293,7 @@ fn act(taken: &Taken) {
     let signal = taken.information.signal;
     match set::default(signal) {
         _ if taken.action.handler == IGNORE && bit(signal) & UNSTOPPABLE == 0 => {}
-        DefaultAction::End => crate::process::exit::end(Status::Killed(signal)),
+        DefaultAction::End => (upcalls().end)(Status::Killed(signal)),
         DefaultAction::Stop => stop::stop(signal),
         DefaultAction::Ignore | DefaultAction::Continue => {}
     }
@@ -316,12 +304,12 @@ pub fn pass_on() {
     let process = process();
     let waiting = process.signal_page.signals().load(Acquire);
     let own = thread();
-    let left = waiting & !taken_by(own);
+    let left = waiting & !own.takes();
     if left == 0 {
         return;
     }
     for other in process.threads.lock().iter().filter(|other| other.number() != own.number()) {
-        if left & taken_by(other) != 0 {
+        if left & other.takes() != 0 {
             let number = runtime::EnvironmentId(other.number.load(Relaxed));
             let _ = super::ring(process.session_key, number);
         }

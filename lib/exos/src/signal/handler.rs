@@ -7,6 +7,7 @@ use crate::hw::fpu;
 use crate::hw::signal_frame::{self, Parts};
 use crate::hw::usercopy;
 use crate::loader::vdso;
+use crate::upcalls::upcalls;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
@@ -50,7 +51,7 @@ pub(super) fn call(
 fn call_for_want_of_stack(context: &mut Context, signal: u32, blocked: u64) {
     const FAULT: u32 = linux::SIGSEGV;
     if signal == FAULT || ends_by_fault(FAULT) {
-        crate::process::exit::end(Status::Killed(FAULT));
+        (upcalls().end)(Status::Killed(FAULT));
     }
     let told = Information { signal: FAULT, code: linux::SI_KERNEL as i32, ..Information::default() };
     call(context, (FAULT, bit(FAULT)), &take_action(FAULT), (blocked, None), || told);

@@ -7,6 +7,8 @@
 mod async_io;
 mod deliver;
 mod handler;
+pub(crate) mod process_clock;
+pub(crate) mod remote_call;
 mod second_queue;
 mod signal_page;
 mod stop;

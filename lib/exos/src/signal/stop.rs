@@ -1,6 +1,8 @@
 //! Stopping, and going on: job control's half of signals.
 
 use crate::hw::current::process;
+use crate::process_table;
+use crate::upcalls::upcalls;
 use crate::wait;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
@@ -67,8 +69,8 @@ fn obey() {
         match stopped.load(Acquire) {
             state::RUNS => return,
             state::STOPPED => wait::wait_stopped(&[word(stopped, Operator::NotEqual, state::STOPPED)]),
-            state::EXECS => crate::process::exit::leave_for_exec(),
-            _ => crate::process::exit::leave(),
+            state::EXECS => (upcalls().leave_for_exec)(),
+            _ => (upcalls().leave)(),
         }
     }
 }
@@ -118,7 +120,7 @@ fn tell_parent((code, value): (u32, u32)) {
     let detail = process.sender();
     let information = Information { signal, code: code as i32, detail, value: u64::from(value) };
     if adopted != 0 {
-        return crate::process::subreaper::tell(adopted, &information);
+        return process_table::tell_adopter(adopted, &information);
     }
     let parent = process.parent_mailbox.lock().clone();
     let Some(parent) = parent else {

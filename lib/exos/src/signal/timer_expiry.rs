@@ -1,9 +1,9 @@
 //! When timers are looked at: at every call, at the end of a slice, and when a wait ends, which they end.
 
 use super::async_io::{self, AsyncWatch};
+use super::process_clock::{own_time, ran};
 use crate::descriptor::open_file::OpenFile;
 use crate::hw::current::{process, thread};
-use crate::syscalls::{own_time, ran};
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};

@@ -2,10 +2,11 @@
 
 use super::dispatch::Call;
 use super::path::{HERE, WORKING_DIRECTORY, empty_of, known, note_missing, start, status_with_flags};
-use super::proc_links::{Last, walk};
 use crate::hw::usercopy;
+use crate::process::proc_links::walk;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use unix_core::procfs::Last;
 use unix_core::server::protocol::{self, EMPTY_PATH, FOLLOW, Request};
 
 pub(super) fn chmod(call: &mut Call<'_>) -> Result<u64> {

@@ -2,42 +2,16 @@
 
 use crate::hw::current::process;
 use crate::hw::usercopy;
+use crate::process::call::make_again;
+pub use crate::process::call::{Call, NUMBERS, Operation, Operations, quick};
 use crate::process::{Process, option};
-use alloc::collections::BTreeMap;
-use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt::Write;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
-use runtime::Kind;
-use runtime::lock::Lock;
 use runtime::upcall::Context;
 use unix_core::trace_format;
 
-/// A call that is being performed.
-#[derive(Debug)]
-pub struct Call<'a> {
-    /// Where the program was interrupted; `rax` gets the result. Of the registers that functions keep (rbx, rbp, r12 to
-    /// r15) nothing is known, and nothing can be changed, but in the calls that are not [`quick`].
-    pub context: &'a mut Context,
-    /// The process.
-    pub process: &'static Process,
-    pub(super) keep_registers: bool,
-}
-
-/// One operation of the table.
-pub type Operation = fn(&mut Call<'_>) -> Result<u64>;
-/// Numbers that the table has room for.
-pub const NUMBERS: usize = 463;
-/// Operations by number; `None` is answered with `ENOSYS`.
-pub type Operations = [Option<Operation>; NUMBERS];
-
 impl Call<'_> {
-    /// Its number.
-    pub fn number(&self) -> u64 {
-        self.context.registers.rax
-    }
-
     /// Performs it as ExOS does, whatever the image has replaced.
     pub fn ordinary(&mut self) -> Result<u64> {
         static ORDINARY: Operations = super::OPERATIONS;
@@ -55,12 +29,6 @@ impl Call<'_> {
                 Err(Errno::ENOSYS)
             }
         }
-    }
-
-    /// The arguments, in the order of Linux: rdi rsi rdx r10 r8 r9.
-    pub fn arguments(&self) -> [u64; 6] {
-        let registers = &self.context.registers;
-        [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9]
     }
 
     /// Puts the result where the program finds it.
@@ -82,40 +50,6 @@ impl Call<'_> {
             error => self.context.registers.rax = error.to_register(),
         }
     }
-
-    /// The registers are as they are to be, `rax` included.
-    pub fn keep_registers(&mut self) {
-        self.keep_registers = true;
-    }
-}
-
-/// Back to the `syscall`, behind the jump to the stub where there is one: the program repeats the call when it resumes.
-#[cold]
-pub(crate) fn make_again(context: &mut Context) {
-    let frame = &mut context.frame;
-    frame.rip = frame.rip.wrapping_sub(2);
-    context.registers.rcx = frame.rip;
-}
-
-/// Of a table the calls that need not know every register: all but those that come back elsewhere, twice, or with all
-/// of them changed.
-pub const fn quick(table: &Operations) -> Operations {
-    const WHOLE: [u32; 7] = [
-        linux::__NR_rt_sigreturn,
-        linux::__NR_clone,
-        linux::__NR_fork,
-        linux::__NR_vfork,
-        linux::__NR_execve,
-        linux::__NR_execveat,
-        linux::__NR_clone3,
-    ];
-    let mut quick = *table;
-    let mut index = 0;
-    while index < WHOLE.len() {
-        quick[WHOLE[index] as usize] = None;
-        index += 1;
-    }
-    quick
 }
 
 /// Performs a call of the quick ones.
@@ -201,45 +135,4 @@ fn restarts(number: u64) -> bool {
         return false;
     }
     crate::signal::next_restarts()
-}
-
-/// Calls that were made and are not there.
-#[derive(Debug, Default)]
-pub struct Summary {
-    counts: Lock<BTreeMap<u64, u64>>,
-}
-
-impl Summary {
-    /// As `Lock::free_copy`.
-    pub fn free_copy(&self) {
-        self.counts.free_copy();
-    }
-
-    /// Counts one.
-    pub fn count(&self, number: u64) {
-        *self.counts.lock().entry(number).or_default() += 1;
-    }
-
-    /// Tells the host, if it asked.
-    pub fn tell(&self, process: &Process) {
-        if !process.has_option(option::SYSCALL_SUMMARY) {
-            return;
-        }
-        let name = process.program.lock().name.clone();
-        let name = String::from_utf8_lossy(&name);
-        let counts = self.counts.lock();
-        // Every program asks for rseq, and does without it.
-        let told = counts.iter().filter(|(number, _)| **number != u64::from(linux::__NR_rseq));
-        for (number, count) in told.clone() {
-            let mut line = String::new();
-            let _ = write!(line, "{name}: {} is not there, made {count} times", trace_format::name(*number));
-            runtime::channel::send(Kind::Log, line.as_bytes());
-        }
-        let (total, kinds) = told.fold((0, 0), |(total, kinds), (_, count)| (total + count, kinds + 1));
-        if kinds > 0 {
-            let mut line = String::new();
-            let _ = write!(line, "{name}: {total} calls of {kinds} kinds are not there");
-            runtime::channel::send(Kind::Log, line.as_bytes());
-        }
-    }
 }

@@ -1,12 +1,13 @@
 //! Extended attributes of files, by path, by the path of a link itself, and by descriptor (xattr(7)).
 
 use super::dispatch::Call;
-use super::proc_links::{Last, walk};
 use crate::descriptor::object::Object;
 use crate::hw::usercopy;
+use crate::process::proc_links::walk;
 use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use unix_core::procfs::Last;
 use unix_core::server::protocol::{AttributeRequest, EMPTY_PATH, FOLLOW};
 use vfs::extended_attribute::{MOST_BYTES, NAME_BYTES};
 

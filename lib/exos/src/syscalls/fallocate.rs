@@ -3,11 +3,11 @@
 
 use super::dispatch::Call;
 use super::limit::check_file_size;
-use super::truncate_notify::cut_mappings;
 use crate::descriptor::object::{MOST, Object};
 use crate::descriptor::open_file::OpenFile;
 use crate::disk::block_device;
 use crate::hw::usercopy;
+use crate::procfs::truncate_notify::cut_mappings;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use unix_core::server::protocol::WINDOW_BYTES;
@@ -24,7 +24,7 @@ pub(super) fn fallocate(call: &mut Call<'_>) -> Result<u64> {
     }
     match description.object {
         Object::File { node } => {
-            check_file_size(call.process, offset.saturating_add(length))?;
+            check_file_size(offset.saturating_add(length))?;
             let stale_mappings = call.process.files.lock().allocate(node, mode as u32, offset, length)?;
             if mode as u32 & (linux::FALLOC_FL_PUNCH_HOLE | linux::FALLOC_FL_ZERO_RANGE) != 0 {
                 cut_mappings(call.process, node, (offset, offset + length), false, stale_mappings)?;

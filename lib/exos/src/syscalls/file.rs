@@ -3,7 +3,6 @@
 use super::dispatch::Call;
 use super::limit::check_file_size;
 use super::socket_message;
-use super::truncate_notify::cut_mappings;
 use crate::descriptor::fd_pins::Used;
 use crate::descriptor::object::{Event, MOST, Object};
 use crate::descriptor::open_file::OpenFile;
@@ -12,6 +11,7 @@ use crate::disk::block_device;
 use crate::hw::current::thread;
 use crate::hw::usercopy;
 use crate::process::cpu_time::{READ, WRITTEN};
+use crate::procfs::truncate_notify::cut_mappings;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use linux_abi::errno::{Errno, Result};
@@ -278,7 +278,7 @@ pub(super) fn ftruncate(call: &mut Call<'_>) -> Result<u64> {
     let description = call.process.opened(number)?;
     match description.object {
         Object::File { node } if description.can_write() && (size as i64) >= 0 => {
-            check_file_size(call.process, size)?;
+            check_file_size(size)?;
             let stale_mappings = call.process.files.lock().truncate(node, size)?;
             cut_mappings(call.process, node, (size, u64::MAX), true, stale_mappings)?;
             Ok(0)

@@ -3,13 +3,14 @@
 use super::dispatch::Call;
 use super::event_fds::open;
 use super::path::{HERE, note_missing, start};
-use super::proc_links::{Last, walk};
 use crate::descriptor::inotify_fd::Watcher;
 use crate::descriptor::open_file::OpenFile;
 use crate::hw::usercopy;
+use crate::process::proc_links::walk;
 use alloc::sync::Arc;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use unix_core::procfs::Last;
 
 pub(super) fn inotify_init(call: &mut Call<'_>) -> Result<u64> {
     create(call, 0)

@@ -4,16 +4,12 @@ use super::dispatch::Call;
 use crate::hw::usercopy;
 use crate::server::client::{self, Client};
 use crate::wait;
-use alloc::format;
 use core::sync::atomic::Ordering::Acquire;
 use linux_abi::errno::{Errno, Result};
 use runtime::predicate::{Operator, word};
-use unix_core::ipc::{id_table, sysv_msg, sysv_sem};
 use unix_core::server::protocol::{IpcCommand, IpcKind};
 use unix_core::uapi;
 
-/// The most bytes that a segment of shared memory could have, as Linux tells it: no limit of its own.
-pub(super) const LARGEST_SEGMENT: u64 = u64::MAX - (1 << 24);
 /// Flag of an operation: it does not wait (`IPC_NOWAIT`).
 pub(super) const NO_WAIT: u64 = 0o4000;
 /// Flag of a command: the structures are those of 64 bits, which they are anyway.
@@ -102,22 +98,6 @@ fn perform(call: &Call<'_>, how: &Telling, number: u64, command: IpcCommand, at:
 fn tell_sums(call: &Call<'_>, how: &Telling, sums: bool, at: u64) -> Result<u64> {
     let answer = call.process.files.lock().control_object(how.kind, 0, IpcCommand::Highest)?;
     usercopy::write(at, &(how.information)(sums.then_some(answer))).map(|()| answer[0])
-}
-
-/// A limit of System V objects, as a file below `/proc/sys/kernel` tells it.
-pub(crate) fn limit(name: &str) -> Option<alloc::string::String> {
-    const OBJECTS: usize = id_table::MOST;
-    Some(match name {
-        "msgmax" => format!("{}\n", sysv_msg::MOST_BYTES),
-        "msgmnb" => format!("{}\n", sysv_msg::QUEUE_BYTES),
-        "msgmni" | "shmmni" => format!("{OBJECTS}\n"),
-        "sem" => {
-            let [each, changes] = [sysv_sem::MOST, sysv_sem::MOST_CHANGES];
-            format!("{each}\t{}\t{changes}\t{OBJECTS}\n", each * OBJECTS)
-        }
-        "shmall" | "shmmax" => format!("{LARGEST_SEGMENT}\n"),
-        _ => return None,
-    })
 }
 
 /// Halves, then words, as bytes.

@@ -3,8 +3,8 @@
 
 use super::dispatch::Call;
 use crate::process::Process;
-use crate::{process_table, procfs};
-use alloc::vec::Vec;
+use crate::process_table;
+use crate::signal::remote_call;
 use linux_abi::errno::{Errno, Result};
 use unix_core::process::remote_request;
 
@@ -58,20 +58,8 @@ fn description(process: &Process, owner: u64, descriptor: u64) -> Result<u64> {
     if owner == process.number() {
         return Ok(process.description(descriptor)?.number());
     }
-    let told = procfs::request(owner, &remote_request::descriptor_to_path(remote_request::DESCRIPTION, descriptor))
-        .map_err(|error| if error == Errno::EACCES { Errno::EPERM } else { error })?;
+    let told =
+        remote_call::request(owner, &remote_request::descriptor_to_path(remote_request::DESCRIPTION, descriptor))
+            .map_err(|error| if error == Errno::EACCES { Errno::EPERM } else { error })?;
     Ok(u64::from_le_bytes(told.try_into().map_err(|_| Errno::EIO)?))
-}
-
-/// What another process asks.
-pub(crate) fn answer_description(process: &Process, path: &str) -> Result<Vec<u8>> {
-    let descriptor = remote_request::descriptor_from_path(remote_request::DESCRIPTION, path).ok_or(Errno::EINVAL)?;
-    Ok(process.description(descriptor)?.number().to_le_bytes().to_vec())
-}
-
-/// Attributes of what a descriptor of this process is open on, for the process that asks.
-pub(crate) fn answer_status(process: &Process, path: &str) -> Result<Vec<u8>> {
-    let descriptor = remote_request::descriptor_from_path(remote_request::STATUS, path).ok_or(Errno::EINVAL)?;
-    let status = super::status_of(&*process.description(descriptor)?)?;
-    Ok(status.to_words().iter().flat_map(|word| word.to_le_bytes()).collect())
 }

@@ -1,28 +1,17 @@
 //! Calls on what a process may use, and on what it has used.
 
 use super::dispatch::Call;
+use crate::descriptor::file_room::file_room;
 use crate::hw::current::thread;
 use crate::hw::usercopy;
 use crate::process::Process;
-use crate::signal;
-use alloc::vec::Vec;
+use crate::process::resource_limits::set_limit;
+use crate::signal::remote_call;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use unix_core::process::remote_request;
 use unix_core::process::rlimits::UNLIMITED;
 use unix_core::uapi;
-
-fn set_limit(process: &Process, resource: u64, values: [u64; 2], may_raise: bool) -> Result<()> {
-    process.limits.lock().set(resource, values, may_raise)?;
-    match resource as u32 {
-        linux::RLIMIT_NOFILE => process.descriptors.lock().set_limit(values[0] as usize),
-        linux::RLIMIT_SIGPENDING => process.publish_signal_limit(),
-        linux::RLIMIT_CPU => process.set_time_limit(),
-        linux::RLIMIT_AS | linux::RLIMIT_DATA | linux::RLIMIT_STACK => process.set_memory_limits(),
-        _ => {}
-    }
-    Ok(())
-}
 
 fn set_own(process: &Process, resource: u64, values: [u64; 2]) -> Result<()> {
     let may_raise = process.may(linux::CAP_SYS_RESOURCE);
@@ -45,22 +34,11 @@ fn limits_of(call: &Call<'_>, number: u64, resource: u64, new: Option<[u64; 2]>)
     crate::process_table::find(number).ok_or(Errno::ESRCH)?;
     let may_raise = call.process.may(linux::CAP_SYS_RESOURCE);
     let request = remote_request::Limit { resource, new, may_raise };
-    let told = crate::procfs::request(number, &request.to_path()).map_err(|error| match error {
+    let told = remote_call::request(number, &request.to_path()).map_err(|error| match error {
         Errno::EACCES => Errno::EPERM,
         error => error,
     })?;
     remote_request::limits_from(&told).ok_or(Errno::EIO)
-}
-
-/// What another process asks: the limits before, and the new ones set.
-pub(crate) fn answer_limit(process: &Process, path: &str) -> Result<Vec<u8>> {
-    let remote_request::Limit { resource, new, may_raise } =
-        remote_request::Limit::from_path(path).ok_or(Errno::EINVAL)?;
-    let before = process.limits.lock().get(resource)?;
-    if let Some(new) = new {
-        set_limit(process, resource, new, may_raise)?;
-    }
-    Ok(remote_request::limits_to(before))
 }
 
 pub(super) fn prlimit64(call: &mut Call<'_>) -> Result<u64> {
@@ -91,22 +69,9 @@ pub(super) fn getrusage(call: &mut Call<'_>) -> Result<u64> {
     usercopy::write(to, &used.to_bytes()).map(|()| 0)
 }
 
-/// How many of `count` bytes from `at` on a file may get; none is `EFBIG`, with a signal.
-pub(crate) fn file_room(process: &Process, at: u64, count: u64) -> Result<u64> {
-    let most = process.limits.lock().soft(linux::RLIMIT_FSIZE);
-    if count == 0 || at.saturating_add(count) <= most {
-        return Ok(count);
-    }
-    if at >= most {
-        signal::raise_here(linux::SIGXFSZ);
-        return Err(Errno::EFBIG);
-    }
-    Ok(most - at)
-}
-
 /// Whether a file may be of this size.
-pub(super) fn check_file_size(process: &Process, size: u64) -> Result<()> {
-    file_room(process, size.saturating_sub(1), u64::from(size > 0)).map(|_| ())
+pub(super) fn check_file_size(size: u64) -> Result<()> {
+    file_room(size.saturating_sub(1), u64::from(size > 0)).map(|_| ())
 }
 
 /// Whether there may be one process or thread more.

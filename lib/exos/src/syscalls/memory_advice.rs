@@ -2,10 +2,10 @@
 
 use super::dispatch::Call;
 use super::memory::end_of;
-use super::truncate_notify::cut_mappings;
 use crate::disk::block_device;
 use crate::hw::usercopy;
 use crate::process::revocation;
+use crate::procfs::truncate_notify::cut_mappings;
 use alloc::vec::Vec;
 use linux_abi::address_map::{PAGE_SIZE, PROGRAM_END};
 use linux_abi::errno::{Errno, Result};

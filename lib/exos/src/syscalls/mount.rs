@@ -2,9 +2,9 @@
 
 use super::dispatch::Call;
 use super::path::{HERE, empty_of, start};
-use super::proc_links::{Last, walk};
 use crate::descriptor::object::Object;
 use crate::hw::usercopy;
+use crate::process::proc_links::walk;
 use crate::procfs;
 use crate::server::client::Found;
 use alloc::borrow::Cow;
@@ -13,6 +13,7 @@ use linux_abi::address_map::PAGE_SIZE;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use unix_core::process::fs_context;
+use unix_core::procfs::Last;
 use unix_core::server::protocol::{EMPTY_PATH, FOLLOW};
 use unix_core::uapi;
 use vfs::mount_table::Kind;

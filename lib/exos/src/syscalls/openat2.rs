@@ -2,7 +2,6 @@
 
 use super::dispatch::Call;
 use super::path::{give_number, open_path, open_unnamed, require_room, start, take_up};
-use super::proc_links::Last;
 use crate::hw::usercopy;
 use crate::procfs;
 use crate::server::client::Found;
@@ -10,6 +9,7 @@ use alloc::vec::Vec;
 use linux_abi::address_map::PAGE_SIZE;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use unix_core::procfs::Last;
 
 /// Bytes of `struct open_how` as this library knows it: flags, mode, and where the path may not lead.
 const HOW_BYTES: u64 = 24;

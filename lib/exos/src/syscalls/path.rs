@@ -2,30 +2,27 @@
 
 use super::dispatch::Call;
 use super::openat2::flags_that_count;
-use super::proc_links::{Last, walk};
-use super::truncate_notify::cut_mappings;
-use crate::descriptor::object::{Device, Object};
+use crate::descriptor::object::Object;
 use crate::descriptor::open_file::OpenFile;
-use crate::disk::block_device::BlockDevice;
+use crate::descriptor::open_node::{of_description, open_node, released};
 use crate::hw::usercopy::{self, PathBuffer};
-use crate::pipe::{Pipe, Side};
+use crate::process::proc_links::walk;
 use crate::process::{Process, option};
 use crate::procfs;
+use crate::procfs::truncate_notify::cut_mappings;
 use crate::server::client::{Found, Opened};
-use crate::terminal::{control, pty_master};
 use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::sync::Arc;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use unix_core::process::fs_context;
+use unix_core::procfs::Last;
 use unix_core::server::protocol::{self, DIRECTORY, EMPTY_PATH, FOLLOW, REAL};
 use unix_core::uapi;
 use vfs::handle::right;
-use vfs::initramfs::device;
 use vfs::inode::{OwnerAndMode, Status};
 use vfs::namespace::{ROOT, access};
-use vfs::superblock::UNNAMED_VOLUME;
 
 pub(super) const WORKING_DIRECTORY: i32 = linux::AT_FDCWD;
 
@@ -227,13 +224,6 @@ fn plain_rights(owned: OwnerAndMode, flags: u32) -> Option<(u32, u8)> {
     is_plain.then_some((wanted, rights))
 }
 
-/// Opens an absolute path for ExOS itself; the result is a descriptor of the program.
-pub(crate) fn open_absolute(path: &[u8], flags: u32) -> Result<u64> {
-    let process = crate::hw::current::process();
-    let found = process.files.lock().open(ROOT, path, flags, 0)?;
-    give_number(process, open_node(found.here(Errno::ENXIO)?, flags)?, flags)
-}
-
 /// `O_TMPFILE`: a file without a name, in the file system of a directory.
 pub(super) fn open_unnamed(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mode: u32) -> Result<u64> {
     if flags & linux::O_ACCMODE == linux::O_RDONLY || flags & linux::O_CREAT != 0 {
@@ -251,75 +241,6 @@ pub(super) fn open_unnamed(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mo
     let kept = flags & !(linux::O_CREAT | linux::O_EXCL | linux::O_TMPFILE | linux::O_TRUNC | linux::O_CLOEXEC);
     let description = OpenFile::new(Object::File { node }, kept | linux::O_LARGEFILE)?;
     give_number(call.process, description, flags)
-}
-
-/// A description of what the server opened, which holds the node if it is a file or a directory.
-pub(crate) fn open_node(opened: Opened, flags: u32) -> Result<OpenFile> {
-    let node = opened.node;
-    let object = match opened.mode & linux::S_IFMT {
-        linux::S_IFREG => Object::File { node },
-        linux::S_IFDIR => Object::Directory { node },
-        _ if flags & linux::O_PATH != 0 => Object::File { node },
-        linux::S_IFCHR => device_object(opened.device, node, flags).map_err(|error| released(node, error))?,
-        linux::S_IFBLK => {
-            let disk = BlockDevice::open(opened.device, node).map_err(|error| released(node, error))?;
-            Object::Disk(disk)
-        }
-        linux::S_IFIFO => open_fifo(node, flags).map_err(|error| released(node, error))?,
-        _ => return Err(released(node, Errno::ENXIO)),
-    };
-    if object.node() != Some(node) {
-        crate::hw::current::process().files.lock().hold(node, false);
-    }
-    OpenFile::new(object, of_description(flags))
-}
-
-/// The flags of an open file, by those that it was opened with.
-const fn of_description(flags: u32) -> u32 {
-    const KEPT: u32 = !(linux::O_CREAT | linux::O_EXCL | linux::O_NOCTTY | linux::O_TRUNC | linux::O_CLOEXEC);
-    flags & KEPT | linux::O_LARGEFILE
-}
-
-fn released(node: u64, error: Errno) -> Errno {
-    crate::hw::current::process().files.lock().hold(node, false);
-    error
-}
-
-fn device_object(number: (u32, u32), node: u64, flags: u32) -> Result<Object> {
-    Ok(match number {
-        device::NULL => Object::Device(Device::Null, node),
-        device::ZERO => Object::Device(Device::Zero, node),
-        device::FULL => Object::Device(Device::Full, node),
-        device::RANDOM | device::URANDOM => Object::Device(Device::Random, node),
-        device::TTY | device::CONSOLE => return control::open(),
-        device::PTMX => return pty_master::create(),
-        (device::SLAVE_MAJOR, _) => return control::open_slave(node, flags),
-        (device::MISC_MAJOR, _) => return Err(Errno::ENODEV),
-        _ => return Err(Errno::ENXIO),
-    })
-}
-
-/// An end of the pipe of a FIFO, whose node is held: waits for a process at the other end, as fifo(7) says.
-fn open_fifo(node: u64, flags: u32) -> Result<Object> {
-    let side = match flags & (linux::O_ACCMODE | linux::O_DIRECT) {
-        linux::O_RDONLY => Side::Read,
-        linux::O_WRONLY => Side::Write,
-        linux::O_RDWR => Side::Both,
-        _ => return Err(Errno::EINVAL),
-    };
-    let pipe = Pipe::open_fifo(node)?;
-    let nonblocking = flags & linux::O_NONBLOCK != 0;
-    if side == Side::Write && nonblocking && !pipe.has_other(side) {
-        crate::pipe::discard(&pipe);
-        return Err(Errno::ENXIO);
-    }
-    match pipe.open_named(side, side != Side::Both && !nonblocking) {
-        Ok(()) => Ok(Object::Pipe(pipe, side)),
-        Err(error) => {
-            crate::pipe::discard(&pipe);
-            Err(error)
-        }
-    }
 }
 
 pub(super) fn stat(call: &mut Call<'_>) -> Result<u64> {
@@ -340,7 +261,7 @@ fn put_status(to: u64, status: &Status) -> Result<u64> {
 
 pub(super) fn fstat(call: &mut Call<'_>) -> Result<u64> {
     let [number, to, ..] = call.arguments();
-    put_status(to, &status_of(&*call.process.description(number)?)?)
+    put_status(to, &procfs::status_of(&*call.process.description(number)?)?)
 }
 
 pub(super) fn newfstatat(call: &mut Call<'_>) -> Result<u64> {
@@ -387,7 +308,7 @@ pub(super) fn status_with_flags(call: &Call<'_>, at: u64, path: u64, flags: u32)
 #[inline(never)]
 fn status_of_start(call: &Call<'_>, at: u64) -> Result<Status> {
     if at as i32 != WORKING_DIRECTORY {
-        return status_of(&*call.process.description(u64::from(at as u32))?);
+        return procfs::status_of(&*call.process.description(u64::from(at as u32))?);
     }
     let place = call.process.fs.lock().clone();
     match place.below_proc {
@@ -446,46 +367,6 @@ fn ask_status(call: &Call<'_>, at: u64, path: &[u8], flags: u64) -> Result<Statu
 /// An empty path stands for the node itself only where a walk, and not the program, made it empty.
 pub(super) const fn empty_of(asked: &[u8], rest: &[u8]) -> u64 {
     if rest.is_empty() && !asked.is_empty() { EMPTY_PATH } else { 0 }
-}
-
-/// What `fstat` tells of an open description.
-pub(crate) fn status_of(description: &OpenFile) -> Result<Status> {
-    let special = |mode: u32, node: u64, device: u64| Status {
-        node,
-        mode_links: u64::from(mode) | 1 << 32,
-        device,
-        place: u64::from(UNNAMED_VOLUME),
-        ..Status::default()
-    };
-    if let Some(node) = description.object.node() {
-        return crate::hw::current::process().files.lock().status_of(node);
-    }
-    Ok(match &description.object {
-        Object::Pipe(pipe, _) => special(linux::S_IFIFO | 0o600, pipe.pages()[0].0, 0),
-        Object::Console(kind) => special(linux::S_IFIFO | 0o600, *kind as u64, 0),
-        // A slave has a node, so that this is the machine's own.
-        Object::Terminal(_) => {
-            let mut files = crate::hw::current::process().files.lock();
-            let node = files.status(ROOT, crate::terminal::PATH, FOLLOW);
-            let console = special(linux::S_IFCHR | 0o620, 3, u64::from(device::CONSOLE.0) << 32 | 1);
-            node.and_then(|found| found.here(Errno::ENOENT)).unwrap_or(console)
-        }
-        // What has ended since has no status any more.
-        Object::Text(text) => {
-            let status = procfs::status(&text.path, text.followed);
-            status.unwrap_or_else(|_| special(linux::S_IFREG | 0o444, 0, 0))
-        }
-        Object::Listing(folder) => {
-            procfs::status(&folder.path, false).unwrap_or_else(|_| special(linux::S_IFDIR | 0o555, 0, 0))
-        }
-        Object::Other(other) => {
-            let (mode, node) = other.status();
-            special(mode, node, 0)
-        }
-        Object::File { .. } | Object::Directory { .. } | Object::Device(..) | Object::Disk(_) => {
-            return Err(Errno::EIO);
-        }
-    })
 }
 
 pub(super) fn access(call: &mut Call<'_>) -> Result<u64> {
@@ -796,7 +677,7 @@ pub(super) fn truncate(call: &mut Call<'_>) -> Result<u64> {
     let opened = found.here(Errno::EACCES)?;
     let is_file = opened.mode & linux::S_IFMT == linux::S_IFREG;
     let is_file = if is_file { Ok(()) } else { Err(Errno::EINVAL) };
-    let allowed = is_file.and_then(|()| super::limit::check_file_size(call.process, size));
+    let allowed = is_file.and_then(|()| super::limit::check_file_size(size));
     let cut = allowed.and_then(|()| {
         let stale_mappings = call.process.files.lock().truncate(opened.node, size)?;
         cut_mappings(call.process, opened.node, (size, u64::MAX), true, stale_mappings)

@@ -10,9 +10,8 @@ use crate::descriptor::scm_rights;
 use crate::hw::usercopy;
 use crate::process::Process;
 use crate::process_table;
-use crate::procfs;
+use crate::signal::remote_call;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use unix_core::process::remote_request;
@@ -58,16 +57,10 @@ pub(super) fn pidfd_getfd(call: &mut Call<'_>) -> Result<u64> {
 }
 
 fn copy_of(call: &Call<'_>, owner: u64, descriptor: u64) -> Result<u64> {
-    let packed = procfs::request(owner, &remote_request::descriptor_to_path(remote_request::COPY, descriptor))
+    let packed = remote_call::request(owner, &remote_request::descriptor_to_path(remote_request::COPY, descriptor))
         .map_err(|error| if error == Errno::EACCES { Errno::EPERM } else { error })?;
     let description = scm_rights::unpack(&packed).next().ok_or(Errno::EIO)??;
     call.process.install(description, 0, true)
-}
-
-/// What another process asks.
-pub(crate) fn answer_copy(process: &Process, path: &str) -> Result<Vec<u8>> {
-    let descriptor = remote_request::descriptor_from_path(remote_request::COPY, path).ok_or(Errno::EINVAL)?;
-    scm_rights::pack(&*process.description(descriptor)?)
 }
 
 pub(super) fn pidfd_send_signal(call: &mut Call<'_>) -> Result<u64> {

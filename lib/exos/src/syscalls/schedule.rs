@@ -5,8 +5,9 @@ use crate::hw::current::thread;
 use crate::hw::usercopy;
 use crate::process::cpu_placement::{self, machine};
 use crate::process::thread::Thread;
-use crate::process::{Process, child_start, priority};
+use crate::process::{change_own, priority};
 use crate::process_table::{self, ProcessInfo};
+use crate::signal::remote_call;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::errno::{Errno, Result};
@@ -90,7 +91,7 @@ fn set(call: &Call<'_>, number: u64, change: Change) -> Result<u64> {
         priority::grant(call.process, number, change);
     }
     let request = Schedule { change: Some(change), may_raise };
-    crate::procfs::request(number, &request.to_path()).map(|_| 0).map_err(|error| match (error, change) {
+    remote_call::request(number, &request.to_path()).map(|_| 0).map_err(|error| match (error, change) {
         // The process refuses by itself; or the caller may not ask it.
         (Errno::EACCES, Change::Priority(_)) if may_set(call, number) => Errno::EACCES,
         (Errno::EACCES, _) => Errno::EPERM,
@@ -104,33 +105,13 @@ fn may_set(call: &Call<'_>, number: u64) -> bool {
     process_table::find_any(number).is_some_and(|other| other.user.contains(&own))
 }
 
-fn change_own(process: &Process, change: Change, may_raise: bool) -> Result<()> {
-    let limits = [linux::RLIMIT_NICE, linux::RLIMIT_RTPRIO].map(|resource| process.limits.lock().soft(resource));
-    process.attributes.lock().change(change, may_raise, limits)?;
-    child_start::publish(process);
-    priority::change(process);
-    match change {
-        Change::Cpus(cpus) => cpu_placement::pin_to(EnvironmentId(process.environment()), cpus),
-        _ => Ok(()),
-    }
-}
-
-/// What another process asks: how this one is scheduled, and to change that.
-pub(crate) fn answer_schedule(process: &Process, path: &str) -> Result<Vec<u8>> {
-    let Schedule { change, may_raise } = Schedule::from_path(path).ok_or(Errno::EINVAL)?;
-    if let Some(change) = change {
-        change_own(process, change, may_raise)?;
-    }
-    Ok(remote_request::schedule_to(&process.attributes.lock()))
-}
-
 /// How a process is scheduled. Of one that does not answer is told what it shows.
 fn attributes_of(call: &Call<'_>, number: u64) -> Result<Attributes> {
     if check_exists(call, number)? {
         return Ok(call.process.attributes.lock().clone());
     }
     let request = Schedule { change: None, may_raise: false };
-    let told = crate::procfs::request(number, &request.to_path()).ok();
+    let told = remote_call::request(number, &request.to_path()).ok();
     let shown = || process_table::find_any(number).map(|other| other.attributes).unwrap_or_default();
     Ok(told.and_then(|told| remote_request::schedule_from(&told)).unwrap_or_else(shown))
 }

@@ -4,7 +4,6 @@ use super::dispatch::Call;
 use super::ipc::{Telling, control, numbers, wait};
 use super::poll::duration;
 use crate::hw::usercopy;
-use crate::process::Process;
 use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};
 use unix_core::ipc::sysv_sem::{Change, HIGHEST, MOST, MOST_CHANGES, UNDO};
@@ -114,11 +113,4 @@ fn count_of(files: &mut crate::server::client::Client, number: u64) -> Result<us
     files.control_object(TELLING.kind, number & PLACE, IpcCommand::StatusAtAny)?;
     let told = files.left(COUNT_AT as u64 + 8)?;
     Ok(u64::from_le_bytes(core::array::from_fn(|byte| told[COUNT_AT + byte])) as usize)
-}
-
-/// The process ends: what it did to semaphores is taken back, where it asked for that.
-pub(crate) fn undo_all(process: &Process) {
-    if process.holdings.lock().undoes {
-        let _ = process.files.lock().on_object(Request::SemaphoreLeave, [0; 5]);
-    }
 }

@@ -1,12 +1,13 @@
 //! System V shared memory: segments are files without names that the server keeps, mapped like any other.
 
 use super::dispatch::Call;
-use super::ipc::{LARGEST_SEGMENT, Telling, control, numbers};
+use super::ipc::{Telling, control, numbers};
 use crate::process::Process;
 use alloc::vec;
 use alloc::vec::Vec;
 use linux_abi::address_map::{PAGE_MASK, PAGE_SIZE, page_up};
 use linux_abi::errno::{Errno, Result};
+use unix_core::ipc::LARGEST_SEGMENT;
 use unix_core::ipc::attachments::Attachment;
 use unix_core::server::protocol::{IpcCommand, IpcKind, Request};
 use vm::vma::{Backing, Protection, Vma};
@@ -101,12 +102,6 @@ pub(super) fn follow(process: &Process) {
 
 fn let_go(process: &Process, nodes: Vec<u64>) {
     nodes.into_iter().for_each(|node| process.files.lock().hold(node, false));
-}
-
-/// Another program begins, whose memory is empty.
-pub(crate) fn detach_all(process: &Process) {
-    let attached = core::mem::take(&mut process.holdings.lock().attached);
-    attached.iter().for_each(|one| process.files.lock().hold(one.node, false));
 }
 
 pub(super) fn shmctl(call: &mut Call<'_>) -> Result<u64> {

@@ -5,11 +5,11 @@ use super::poll::duration;
 use crate::hw::current::process;
 use crate::hw::usercopy;
 use crate::process_table;
+use crate::signal::process_clock::{own_time, ran, wall_clock};
 use crate::wait::{self, WakeReason};
-use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
-use runtime::{EnvironmentId, area, clock, exposed};
+use runtime::{area, clock};
 use unix_core::signal::timer::Clock;
 
 const NANOSECONDS: u64 = 1_000_000_000;
@@ -70,26 +70,9 @@ pub(super) fn own_clock(which: i32) -> Option<Clock> {
     threads.iter().find(|thread| thread.shown_number() == number).map(|thread| Clock::Thread(thread.number()))
 }
 
-/// Nanoseconds since 1970; since boot where the machine has no clock.
-pub(crate) fn wall_clock() -> u64 {
-    clock::wall_clock().unwrap_or_else(clock::now)
-}
-
-/// Nanoseconds that this process ran: all its threads.
-pub(crate) fn own_time() -> u64 {
-    let process = process();
-    let threads: u64 = process.threads.lock().iter().map(|thread| ran(thread.number())).sum();
-    threads.saturating_add(process.ended.lock().time)
-}
-
 /// Nanoseconds that this thread ran.
 pub(super) fn thread_time() -> u64 {
     ran(area::number().0)
-}
-
-/// Nanoseconds that an environment ran.
-pub(crate) fn ran(environment: u64) -> u64 {
-    exposed::environment(EnvironmentId(environment)).map_or(0, |info| info.time.load(Relaxed))
 }
 
 fn write(to: u64, time: u64) -> Result<()> {

@@ -1,9 +1,10 @@
 //! Calls on timers.
 
 use super::dispatch::Call;
-use super::time::{can_wait, own_clock, own_time, ran, wall_clock};
+use super::time::{can_wait, own_clock};
 use crate::hw::usercopy;
 use crate::process::thread::Thread;
+use crate::signal::process_clock::{own_time, ran, wall_clock};
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::{area, clock};

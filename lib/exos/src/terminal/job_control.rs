@@ -4,14 +4,12 @@ use super::Terminal;
 use super::pty_master::forget;
 use crate::descriptor::object::Object;
 use crate::hw::current::{process, thread};
-use crate::process::Process;
 use crate::process_table::{self, ProcessInfo};
 use crate::signal;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
-use unix_core::process::public_page as public;
 use unix_core::signal::pending::from_system;
 use unix_core::signal::set::bit;
 
@@ -112,19 +110,10 @@ pub fn set_controlling(terminal: Option<Terminal>) {
     };
     hold(&terminal, true);
     let before = core::mem::replace(&mut *process.terminal.lock(), terminal);
-    publish(process);
+    process.publish_terminal();
     hold(&before, false);
     if let Some(before) = before.filter(|before| !is_used(before)) {
         forget(&before);
-    }
-}
-
-/// Shows which terminal controls a process.
-pub fn publish(process: &Process) {
-    let terminal = process.terminal.lock().clone();
-    let shown = terminal.map_or([0; 2], |terminal| [terminal.device(), terminal.pages()[0].0]);
-    for (index, word) in shown.into_iter().enumerate() {
-        process.public_word(public::TERMINAL + index).store(word, Release);
     }
 }
 

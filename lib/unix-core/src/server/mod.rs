@@ -1,6 +1,8 @@
 //! What processes and the server of files tell each other (`protocol`), what a client remembers of handles
-//! (`handle_cache`), and which processes the server ends (`condemned`).
+//! (`handle_cache`), which processes the server ends (`condemned`),
+//! and kinds of sockets (`socket_kind`).
 
 pub mod condemned;
 pub mod handle_cache;
 pub mod protocol;
+pub mod socket_kind;

@@ -182,7 +182,7 @@ fn finish(status: Status) -> ! {
     }
     process.end_all_uses();
     vfork_sharing::end(process);
-    crate::syscalls::undo_all(process);
+    super::sysv_holdings::undo_all(process);
     process.publish_usage();
     process.summary.tell(process);
     process.report_cost();

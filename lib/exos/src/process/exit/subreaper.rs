@@ -12,7 +12,7 @@ use crate::hw::current::process;
 use crate::process::children::Child;
 use crate::process::environment::EnvironmentRef;
 use crate::process_table::{self, ProcessInfo, ProcessTable};
-use crate::procfs;
+use crate::signal::remote_call;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -40,7 +40,7 @@ pub fn hand_on(children: &[Child]) {
     let Some(reaper) = above(process().environment()).find(|other| other.reaps) else { return };
     let numbers: Vec<u64> = children.iter().map(|child| child.made.number.0).collect();
     // Those that it does not take stay the session's.
-    requests(&numbers).for_each(|path| drop(procfs::request(reaper.environment, &path)));
+    requests(&numbers).for_each(|path| drop(remote_call::request(reaper.environment, &path)));
 }
 
 /// The same of a process that does not do it itself, and is destroyed soon: whether an adopter was asked.
@@ -117,11 +117,4 @@ fn adopt(number: u64) -> Result<()> {
     let detail = number & 0xffff_ffff | u64::from(other.user[0]) << 32;
     process.signal_page.tell_of_child(&Information { signal, code: code as i32, detail, value: u64::from(value) });
     Ok(())
-}
-
-/// Tells who adopted the running process that something happened to it. One of another user looks by itself.
-pub fn tell(adopted: u64, information: &Information) {
-    if let Some(other) = process_table::find(adopted) {
-        let _ = process_table::sight().tell_of_child(&other, information);
-    }
 }

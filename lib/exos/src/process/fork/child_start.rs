@@ -3,9 +3,7 @@
 use crate::descriptor::fd_pins::FdPins;
 use crate::descriptor::object::Object;
 use crate::descriptor::open_file::{OpenFile, OpenFileTable};
-use crate::entry::gate;
 use crate::hw::current::{adopt, process, thread, word};
-use crate::hw::header::CallTable;
 use crate::hw::mapping::Mappings;
 use crate::hw::page_tables::PageTables;
 use crate::hw::{fpu, library_image};
@@ -22,10 +20,11 @@ use unix_core::process::public_page as public;
 
 use crate::loader::cpu_entry;
 use crate::pipe::{Pipe, Side};
+use crate::process::call::{CallTable, Summary};
 use crate::process::environment::SESSION_SLOT;
+use crate::process::image;
 use crate::server::client::Client;
 use crate::signal::{self, Actions, ExpiryTimers, Mailbox, SecondQueue};
-use crate::syscalls::Summary;
 use crate::terminal::{Screen, Terminal};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -155,7 +154,7 @@ fn init_child(inherited: &mut ForkState) -> Result<()> {
     process.ending.store(0, Relaxed);
     process.area.store(Area::current().address(), Relaxed);
     process.exit_signal.store(inherited.options.exit_signal, Relaxed);
-    gate::install();
+    (process.calls.image().install_gate)();
     publish_signals(process);
     process.second_signals.clear();
     process.publish_signal_limit();
@@ -251,7 +250,7 @@ pub fn publish(process: &Process) {
     }
     let start = process.public_word(public::START);
     let _ = start.compare_exchange(0, clock::now(), Release, Relaxed);
-    crate::terminal::job_control::publish(process);
+    process.publish_terminal();
     publish_threads(process);
     publish_signals(process);
     process.publish_signal_limit();
@@ -344,7 +343,7 @@ fn begin_first() -> core::result::Result<Context, alloc::string::String> {
     let process = make_first(words, thread).map_err(internal)?;
     adopt(process, thread);
     heap::provide_by(crate::process::oom::provide);
-    gate::install();
+    (process.calls.image().install_gate)();
     open_standard(process, words).map_err(internal)?;
     fpu::declare_live();
     let directory = process.files.lock().enter(ROOT, command.directory);
@@ -460,7 +459,10 @@ pub(in crate::process) fn make_first(words: &[u64], thread: &'static Thread) -> 
         image_table: PageNumber(words[first_process::IMAGE_TABLE_WORD]),
         summary: Summary::default(),
         options: AtomicU32::new(words[first_process::OPTIONS_WORD] as u32),
-        calls: CallTable::of_image(words[first_process::OPTIONS_WORD] as u32 & option::TRACE_CALLS != 0),
+        calls: CallTable::of_image(
+            image::running()?,
+            words[first_process::OPTIONS_WORD] as u32 & option::TRACE_CALLS != 0,
+        ),
         extensions: Lock::new(BTreeMap::new()),
         traps: TrapCounts::default(),
         has_threads: AtomicBool::new(false),

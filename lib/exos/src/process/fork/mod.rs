@@ -18,7 +18,7 @@ use super::spawn_cache::SpawnCache;
 use crate::hw::current::{process, thread};
 use crate::hw::library_image;
 use crate::hw::mapping::{Mappings, PAGE_WORDS};
-use crate::hw::pager::OwnPages;
+use crate::process::pager::OwnPages;
 use crate::process::process_record::Process;
 use crate::signal::Mailbox;
 use crate::{budget, wait};

@@ -15,12 +15,12 @@
 
 use crate::hw::current::{process, thread, word};
 use crate::hw::fpu;
+use crate::process::call::make_again;
 use crate::process::children::Child;
 use crate::process::exec::ExecRequest;
 use crate::process::fork::{self, Options};
 use crate::process::process_record::Process;
 use crate::process::vfork_sharing::SharedMemoryLink;
-use crate::syscalls;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -78,7 +78,7 @@ impl DeferredChild {
         let process = process();
         thread().set_blocked(u64::MAX);
         Area::current().library().free[word::NUMBER].store(number, Relaxed);
-        process.calls.set(&syscalls::UNBORN);
+        process.calls.set(process.calls.image().unborn);
         *process.deferred_child.lock() = Some(self);
     }
 
@@ -141,7 +141,7 @@ pub fn with_mask<T>(action: impl FnOnce() -> T) -> T {
 /// The child begins, and makes the call that it is about to make once more.
 pub fn materialize(context: &mut Context) {
     let mut there = *context;
-    syscalls::make_again(&mut there);
+    make_again(&mut there);
     if let Some(unborn) = DeferredChild::take() {
         unborn.begin(context, &there);
     }

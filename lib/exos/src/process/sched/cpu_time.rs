@@ -1,6 +1,6 @@
 //! The account of a process: what each of its threads has used, and where its parent reads it.
 
-use crate::init::cost;
+use crate::process::cost;
 use crate::process::process_record::{Process, option};
 use crate::process::thread::Thread;
 use core::sync::atomic::AtomicU64;

@@ -1,6 +1,8 @@
-//! Time of a CPU: where threads run (`cpu_placement`), which run before others (`priority`), and what each has used
-//! (`cpu_time`).
+//! Time of a CPU: where threads run (`wait::cpu_placement`), which run before others (`priority`), what each has used
+//! (`cpu_time`), and changes of these (`change`).
 
-pub mod cpu_placement;
+pub(super) mod change;
 pub mod cpu_time;
 pub mod priority;
+
+pub use crate::wait::cpu_placement;

@@ -5,13 +5,14 @@
 //! it claims page by page, under a list that names both users. Its parent it tells of its end by the server: a window
 //! to the mailbox of another user would let it send any signal.
 
+use crate::budget;
 use crate::hw::current::process;
 use crate::process::process_record::Process;
 use crate::server::client;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::errno::Result;
-use runtime::{EnvironmentId, KeyIndex, PageNumber, area, exposed, syscall};
+use runtime::{EnvironmentId, PageNumber, area, exposed};
 use unix_core::process::credentials::FIRST_APART;
 use vm::page_record::page_of;
 
@@ -75,12 +76,12 @@ pub fn reown_everything(process: &Process, lists: Lists, heir: u64) -> Result<()
         space.own_all(pages, |page| known.is_foreign(PageNumber(page)))?;
         let common = space.shared_frames().map(|entry| PageNumber(page_of(entry)));
         let common: Vec<PageNumber> = common.filter(|page| known.is_foreign(*page)).collect();
-        take_over_shared(process, &common, lists);
+        take_over_shared(&common, lists);
         Result::Ok(())
     })?;
     take_over_windows(process, &known, lists, heir);
     let mailbox = process.mailbox.lock().clone();
-    take_over(process, mailbox.window().pages(), lists.public);
+    budget::claim_under(mailbox.window().pages(), lists.public);
     let parent = process.parent_mailbox.lock().take();
     if let Some(parent) = parent {
         process.mappings.lock().close(parent.window());
@@ -110,7 +111,7 @@ fn take_over_windows(process: &Process, known: &Known, lists: Lists, heir: u64) 
     drop(windows);
     let (foreign, others): (Vec<PageNumber>, Vec<PageNumber>) =
         pages.into_iter().partition(|page| known.is_foreign(*page));
-    take_over_shared(process, &foreign, lists);
+    take_over_shared(&foreign, lists);
     let is_servers = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.owner() == process.server);
     let left: Vec<PageNumber> = others.into_iter().filter(is_servers).collect();
     if !left.is_empty() {
@@ -120,7 +121,7 @@ fn take_over_windows(process: &Process, known: &Known, lists: Lists, heir: u64) 
 }
 
 /// Claims pages that other processes map, under lists that also name those who may use them now.
-fn take_over_shared(process: &Process, pages: &[PageNumber], lists: Lists) {
+fn take_over_shared(pages: &[PageNumber], lists: Lists) {
     let mut known: Vec<(PageNumber, PageNumber)> = Vec::new();
     for page in pages {
         let Some(under) = exposed::page(*page).map(|info| info.access()) else { continue };
@@ -130,17 +131,7 @@ fn take_over_shared(process: &Process, pages: &[PageNumber], lists: Lists) {
             known.push((under, list));
         }
         if list != under {
-            take_over(process, &[*page], list);
+            budget::claim_under(&[*page], list);
         }
-    }
-}
-
-/// Puts pages under another list, on this process's account. What may not be taken stays where it is: then the process
-/// can use it, and its children cannot.
-pub fn take_over(process: &Process, pages: &[PageNumber], list: PageNumber) {
-    crate::budget::reserve(pages.len() as u64);
-    let key: KeyIndex = process.session_key;
-    for page in pages {
-        let _ = syscall::page_claim(key, *page, key, list);
     }
 }

@@ -177,7 +177,7 @@ fn proxy_exit(process: &'static Process, successor: EnvironmentId) -> ! {
     crate::budget::give_back();
     pass_on_until_end(process, &window, successor);
     note_usage(process, &window, successor);
-    crate::syscalls::undo_all(process);
+    crate::process::sysv_holdings::undo_all(process);
     process.publish_usage();
     exit::release_children();
     exit::abandon(status(&window))

@@ -5,7 +5,6 @@
 
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::scm_rights;
-use crate::entry::gate;
 use crate::hw::current::adopt;
 use crate::hw::fpu;
 use crate::process::Process;
@@ -43,7 +42,7 @@ pub(in crate::process) fn begin(words: &[u64]) -> Result<Context> {
     process.opening_key.store(BORROWED_SLOT.0, Relaxed);
     adopt(process, thread);
     heap::provide_by(crate::process::oom::provide);
-    gate::install();
+    (process.calls.image().install_gate)();
     fpu::declare_live();
     let bytes = words[first_process::BUNDLE_BYTES_WORD];
     let bundle = process.files.lock().read(words[first_process::BUNDLE_WORD], 0, bytes as usize)?;

@@ -5,6 +5,7 @@
 
 pub mod thread_create;
 
+use crate::hw::current::process;
 use crate::process::cpu_time::CpuTime;
 use crate::process::futex::Waiter;
 use crate::signal::{Inbox, SecondQueue};
@@ -27,12 +28,6 @@ use unix_core::signal::set::UNSTOPPABLE;
 const SAVED_MASK: u64 = 1;
 /// Flag of an alternate stack: see [`Thread::disarm_alternate`] (`SS_AUTODISARM`).
 const AUTODISARM: u64 = 1 << 31;
-
-/// Whether a word of [`Thread::at_end`] says that a signal was sent.
-#[inline]
-pub const fn is_sent(at_end: u64) -> bool {
-    at_end > SAVED_MASK
-}
 
 /// A thread.
 #[derive(Debug)]
@@ -285,11 +280,28 @@ impl Thread {
     #[inline]
     pub fn take_sent(&self) -> Option<(u64, i32)> {
         let at_end = self.at_end.load(Relaxed);
-        if !is_sent(at_end) {
+        if !self.has_sent() {
             return None;
         }
         self.at_end.store(0, Relaxed);
         Some((u64::from(at_end as u32 >> 1), (at_end >> 32) as i32))
+    }
+
+    /// Whether its call has sent it a signal, which [`Thread::take_sent`] takes.
+    #[inline]
+    pub fn has_sent(&self) -> bool {
+        self.at_end.load(Relaxed) > SAVED_MASK
+    }
+
+    /// Signals for the process that one of its threads takes: as on Linux the first thread goes before the others,
+    /// which are left those that it blocks. What no function of the program handles means the same wherever it is met.
+    pub fn takes(&self) -> u64 {
+        let process = process();
+        if process.is_first(self) {
+            return !self.blocked();
+        }
+        let [blocked, caught] = [public::BLOCKED, public::CAUGHT].map(|word| process.public_word(word).load(Acquire));
+        !self.blocked() & (blocked | !caught)
     }
 
     /// The words of the alternate stack: address, flags as the program set them, and size, 0 where there is none.

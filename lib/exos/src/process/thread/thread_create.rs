@@ -4,7 +4,6 @@
 //! its own. The next clone reclaims the parts of threads that ended.
 
 use crate::budget;
-use crate::entry::gate;
 use crate::hw::current::{area_at, process, thread, word};
 use crate::hw::{env_create, fpu, usercopy};
 use crate::loader::cpu_entry;
@@ -157,7 +156,7 @@ fn equip(made: &EnvironmentRef, channel: Option<KeyIndex>) -> Result<()> {
 
 /// The first function of a thread.
 extern "C" fn begin(_argument: u64) {
-    gate::install();
+    (process().calls.image().install_gate)();
     let thread = thread();
     area_at(thread.area.load(Relaxed)).library().free[word::NUMBER].store(process().number(), Relaxed);
     cpu_entry::set_segment_base(thread.segment_base.load(Relaxed));

@@ -2,7 +2,6 @@
 //! pseudo-terminals.
 
 use super::Client;
-use crate::descriptor::socket::Kind as SocketKind;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::errno::{Errno, Result};
@@ -10,6 +9,8 @@ use runtime::PageNumber;
 use runtime::transfer::Message;
 use unix_core::process::ucred::Ucred;
 use unix_core::server::protocol::{LockRequest, Request, TokenKind};
+use unix_core::server::socket_kind::Kind as SocketKind;
+use unix_core::session::status_page;
 
 impl Client {
     /// Asks for a lock on bytes `range.0` to `range.1`; what stands in the way is kind, first byte, last byte, process.
@@ -101,6 +102,6 @@ fn with_kind(kind: SocketKind, name: &[u8]) -> Vec<u8> {
 
 /// A page, and who listens there.
 fn listener([_, page, client, numbers, ..]: Message) -> (PageNumber, Ucred) {
-    let process = crate::process_table::sight().succession.process(client);
+    let process = status_page::succession(crate::hw::current::process().board.words()).process(client);
     (PageNumber(page), Ucred::from_words([process, numbers]))
 }

@@ -35,8 +35,8 @@ pub use rpc::{TakingOver, admit, draw, draw_for_end, signal, tell_parent};
 use self::mapped_pages::Views;
 use crate::hw::current::{process, thread_if_any};
 use crate::hw::mapping::Mapping;
+use crate::hw::plain_wait::wait_plainly;
 use crate::loader::cpu_entry;
-use crate::wait;
 use alloc::vec;
 use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};
@@ -109,7 +109,7 @@ impl Client {
         Ok(Found::Here(answer))
     }
 
-    pub(super) fn exchange(&self, message: Message) -> Result<Message> {
+    pub(crate) fn exchange(&self, message: Message) -> Result<Message> {
         let answer = self.call(message)?;
         outcome(answer[0])?;
         Ok(answer)
@@ -120,7 +120,7 @@ impl Client {
     }
 
     /// The window, opened when it is first needed.
-    pub(super) fn window(&mut self) -> Result<Mapping> {
+    pub(crate) fn window(&mut self) -> Result<Mapping> {
         self.attached().cloned()
     }
 
@@ -155,7 +155,7 @@ impl Client {
         Ok(protocol::pair(first.len(), second.len()))
     }
 
-    pub(super) fn take(&mut self, length: u64) -> Result<Vec<u8>> {
+    pub(crate) fn take(&mut self, length: u64) -> Result<Vec<u8>> {
         let mut bytes = vec![0; length.min(WINDOW_BYTES) as usize];
         self.window()?.read(0, &mut bytes)?;
         Ok(bytes)
@@ -191,7 +191,7 @@ fn wait_for_word(index: usize, seen: u64) {
     // A keeper that died says nothing: the server is asked again.
     const AGAIN: u64 = 1_000_000_000;
     let done = word(dcache::notice(index), Operator::NotEqual, seen);
-    wait::wait_plainly(&[done, clock(runtime::clock::now() + AGAIN)]);
+    wait_plainly(&[done, clock(runtime::clock::now() + AGAIN)]);
 }
 
 fn call_once(server: EnvironmentId, mut message: Message) -> Result<Message> {

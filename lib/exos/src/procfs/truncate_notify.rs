@@ -6,7 +6,7 @@
 
 use crate::process::Process;
 use crate::process_table;
-use crate::procfs;
+use crate::signal::remote_call;
 use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};
 use unix_core::process::exit_status::Change;
@@ -16,7 +16,7 @@ use vm::vma::Backing;
 
 /// Bytes of a file are gone: from the memory of this process, with its copies of them or without. They go from all
 /// other processes, too, where the server says that others still have them.
-pub(super) fn cut_mappings(
+pub(crate) fn cut_mappings(
     process: &Process,
     node: u64,
     range: (u64, u64),
@@ -37,7 +37,7 @@ fn tell_others(process: &Process, node: u64, (first, end): (u64, u64)) -> Result
         let is_stopped = matches!(Change::from_word(other.change), Some(Change::Stopped(_)));
         if !is_stopped {
             // A process that ends meanwhile maps nothing any more.
-            let _ = procfs::request(other.number, &path);
+            let _ = remote_call::request(other.number, &path);
         }
     }
     Ok(())
@@ -45,7 +45,7 @@ fn tell_others(process: &Process, node: u64, (first, end): (u64, u64)) -> Result
 
 /// What another process asks: the pages of a file beyond its end go, with copies; those in the range are looked up
 /// again.
-pub(crate) fn answer_cut(process: &Process, path: &str) -> Result<Vec<u8>> {
+pub(super) fn answer(process: &Process, path: &str) -> Result<Vec<u8>> {
     let [node, first, end] = remote_request::cut_from_path(path).ok_or(Errno::EINVAL)?;
     let handle = {
         let memory = process.memory.lock();

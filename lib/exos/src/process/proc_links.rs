@@ -2,28 +2,11 @@
 //! that only the process itself knows.
 
 use crate::hw::current::process;
-use crate::procfs;
 use crate::server::client::{Client, Found};
+use crate::upcalls::upcalls;
 use linux_abi::errno::{Errno, Result};
+use unix_core::procfs::Last;
 use vfs::path_walk::LINKS;
-
-/// What becomes of a link in the last place of a path below `/proc`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Last {
-    /// It is what was asked for.
-    Keep,
-    /// It is followed, but what a descriptor is open on is found as such.
-    Follow,
-    /// It is followed, to the node of a descriptor too, where that has one: the operation gets an empty path.
-    Node,
-}
-
-impl Last {
-    /// For an operation that looks at attributes, by whether it follows links.
-    pub(crate) const fn of(follow: bool) -> Self {
-        if follow { Self::Node } else { Self::Keep }
-    }
-}
 
 /// Performs an operation of the server's on a path that begins at a node: again for each link that leads back.
 pub(crate) fn walk<T>(
@@ -36,7 +19,7 @@ pub(crate) fn walk<T>(
     for _ in 0..LINKS {
         let found = operation(&mut process().files.lock(), at, &path)?;
         let Found::LeavesFs(_, rest) = &found else { return Ok(found) };
-        match procfs::lead_on(rest, last)? {
+        match (upcalls().lead_on)(rest, last)? {
             None => return Ok(found),
             Some((node, further)) => (at, path) = (node.unwrap_or(at), further),
         }

@@ -1,7 +1,9 @@
 //! Blocking: always a wakeup predicate, always ended by a signal that calls a function of the program.
 
+pub mod cpu_placement;
+
 use crate::hw::current::{is_adopted, process, thread};
-use crate::process::cpu_placement;
+pub use crate::hw::plain_wait::wait_plainly;
 use crate::signal;
 use abi::exposed::{CpuInfo, CpuState};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -107,7 +109,7 @@ fn add_signals(predicate: &mut Predicate) -> Result<()> {
     let come = |words, wanted| word_masked(words, wanted, Operator::NotEqual, 0);
     let (common, blocked_by_first) = (process.signal_page.signals(), process.public_word(public::BLOCKED));
     let seen = blocked_by_first.load(Acquire);
-    predicate.add(&[come(common, signal::taken_by(thread))])?;
+    predicate.add(&[come(common, thread.takes())])?;
     predicate.add(&[come(thread.pending(), !thread.blocked())])?;
     predicate.add(&[word(process.signal_page.questions(), Operator::NotEqual, 0)])?;
     predicate.add(&[word(&process.stopped, Operator::NotEqual, 0)])?;
@@ -131,19 +133,6 @@ fn sleep(predicate: &Predicate) {
         }
     });
     thread().cpu_time.note_wait(since);
-}
-
-/// Waits without a process: the session.
-pub fn wait_plainly(terms: &[Term]) {
-    let mut predicate = Predicate::new();
-    for term in terms {
-        if predicate.add(&[*term]).is_err() {
-            break;
-        }
-    }
-    if predicate.wait().is_err() {
-        time_slice::yield_now();
-    }
 }
 
 /// Gives the rest of the slice away.

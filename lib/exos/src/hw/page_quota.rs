@@ -5,8 +5,8 @@
 //! Invariant: files leave the reserve alone. The server's other data (names, windows, locks) may use the reserve, as
 //! long as half of it is there. From then on the server refuses to keep more, until there is memory again.
 
-use crate::budget::{left_in_bank, spare, spare_of};
-use crate::process::environment::SESSION_SLOT;
+use super::bank::{left_in_bank, spare, spare_of};
+use super::key_slots::SESSION_SLOT;
 use abi::budget::{Figure, Resource};
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::{EnvironmentId, area, exposed, syscall};

@@ -148,7 +148,7 @@ fn load(cpu: u64) -> (usize, usize) {
 
 /// The positions of a CPU whose owners want to run: who waits for something leaves it to the others, and the session
 /// and its server never run for long.
-pub(in crate::process) fn wanting(cpu: u64) -> impl Iterator<Item = (u64, EnvironmentId)> {
+pub(crate) fn wanting(cpu: u64) -> impl Iterator<Item = (u64, EnvironmentId)> {
     let server = if is_adopted() { process().server } else { EnvironmentId::NONE };
     slices(cpu).filter(move |(_, owner)| ![entry::FIRST, server].contains(owner) && process_table::is_runnable(owner.0))
 }

@@ -1,8 +1,8 @@
 //! What the kernel does for the memory of the running process: [`Pages`] for real.
 
-use super::page_tables::{PageTables, TableEditor};
-use super::usercopy;
 use crate::budget;
+use crate::hw::page_tables::{PageTables, TableEditor, supply};
+use crate::hw::usercopy;
 use crate::server::client::Client;
 use abi::budget::Resource;
 use abi::page_table::MapRow;
@@ -79,10 +79,7 @@ impl OwnPages<'_> {
         let list =
             self.list.get().or_else(|| exposed::page(root).map(|info| info.access())).unwrap_or(PageNumber::NONE);
         self.list.set(Some(list));
-        let (pages, space) = (Allocator { key: self.key, list }, (self.key, root));
-        // SAFETY: the addresses are the program's, by the checks of `vm`, so that no object of ExOS changes its place.
-        let (done, ended) = unsafe { pages.supply_run(space, start, entries) };
-        (done, ended.err().map(|failure| failure.error))
+        supply(Allocator { key: self.key, list }, root, start, entries)
     }
 
     /// Resolves what kept pages from being supplied, once for each, and continues; how many there are in all.
@@ -221,8 +218,8 @@ impl PageOps for OwnPages<'_> {
         for some in copies.chunks(WINDOW_PAGES) {
             let sources: Vec<PageNumber> = some.iter().map(|(page, _)| PageNumber(*page)).collect();
             let window = Window::open(&sources, self.key, Access::READ)?;
-            for ((_, address), source) in some.iter().zip((window.address()..).step_by(PAGE_SIZE as usize)) {
-                usercopy::copy_addresses(*address, source, PAGE_SIZE);
+            for (index, (_, address)) in some.iter().enumerate() {
+                usercopy::fill_page(*address, &window, index);
             }
         }
         Ok(())

@@ -1,0 +1,20 @@
+//! A change of how a process is scheduled: its priority, its policy or its CPUs.
+
+use super::{cpu_placement, priority};
+use crate::process::{Process, child_start};
+use linux_abi::errno::Result;
+use linux_raw_sys::general as linux;
+use runtime::EnvironmentId;
+use unix_core::process::prctl_state::Change;
+
+/// Makes the change, which may give more than the limits allow if `may_raise`.
+pub(crate) fn change_own(process: &Process, change: Change, may_raise: bool) -> Result<()> {
+    let limits = [linux::RLIMIT_NICE, linux::RLIMIT_RTPRIO].map(|resource| process.limits.lock().soft(resource));
+    process.attributes.lock().change(change, may_raise, limits)?;
+    child_start::publish(process);
+    priority::change(process);
+    match change {
+        Change::Cpus(cpus) => cpu_placement::pin_to(EnvironmentId(process.environment()), cpus),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,99 @@
+//! Requests to other processes: the library of the other process is asked, by way of the server, which knows who may
+//! (`server::process_requests`).
+//!
+//! A process that is stopped, or that waits for another one to hand its memory back, does not answer in time.
+
+use crate::hw::current::process;
+use crate::server::client;
+use crate::wait;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Acquire;
+use linux_abi::errno::{Errno, Result};
+use runtime::predicate::{Operator, clock, word};
+use unix_core::server::protocol::{NO_LONGER_WANTED, Request, WINDOW_BYTES};
+
+/// Nanoseconds that an answer may take.
+const PATIENCE: u64 = 1_000_000_000;
+/// Kind of an answer that is bytes.
+pub(crate) const TEXT: u64 = 0;
+
+/// Has another process do what a request says (`process::request`): its answer.
+pub(crate) fn request(number: u64, path: &str) -> Result<Vec<u8>> {
+    request_bytes(number, path.as_bytes())
+}
+
+/// The same of a request that carries bytes as they are.
+pub(crate) fn request_bytes(number: u64, path: &[u8]) -> Result<Vec<u8>> {
+    match ask_path(number, path)? {
+        (TEXT, bytes) => Ok(bytes),
+        _ => Err(Errno::EIO),
+    }
+}
+
+/// Asks a process by way of the server: the kind of the answer, and its bytes.
+pub(crate) fn ask_path(number: u64, path: &[u8]) -> Result<(u64, Vec<u8>)> {
+    let process = process();
+    await_beginning(number);
+    let changes = client::changes();
+    let question = submit(number, path)?;
+    let deadline = runtime::clock::now() + PATIENCE;
+    let mut bytes = Vec::new();
+    loop {
+        let seen = changes.load(Acquire);
+        match take(question, &mut bytes)? {
+            Some([error, ..]) if error != 0 => {
+                return Err(Errno::from_register(error.wrapping_neg()).unwrap_or(Errno::EIO));
+            }
+            Some([_, kind]) => return Ok((kind, bytes)),
+            None if runtime::clock::now() >= deadline => {
+                let words = [question, NO_LONGER_WANTED, 0, 0, 0];
+                let _ = process.files.lock().on_object(Request::TakeReply, words);
+                return Err(Errno::EACCES);
+            }
+            None => {}
+        }
+        // The process that is asked may be asking, too.
+        super::answer_questions();
+        let asked = word(process.signal_page.questions(), Operator::NotEqual, 0);
+        wait::wait_stopped(&[word(changes, Operator::NotEqual, seen), asked, clock(deadline)]);
+    }
+}
+
+/// Hands a request to the server, in as many windows as it fills: its number.
+fn submit(number: u64, request: &[u8]) -> Result<u64> {
+    let (mut question, mut rest) = (0, request);
+    loop {
+        let (some, more) = rest.split_at(rest.len().min(WINDOW_BYTES as usize));
+        let words = [number, some.len() as u64, question, u64::from(!more.is_empty()), 0];
+        [question, ..] = process().files.lock().on_object_with(Request::Submit, words, some)?;
+        if more.is_empty() {
+            return Ok(question);
+        }
+        rest = more;
+    }
+}
+
+/// Waits until a child that was just made has begun. Before that, the server may not know it and refuse the request.
+fn await_beginning(number: u64) {
+    let dependence = || process().children.lock().all.iter().find(|child| child.number() == number)?.dependence();
+    let deadline = runtime::clock::now() + PATIENCE;
+    while let Some([over, begun]) = dependence().filter(|_| runtime::clock::now() < deadline) {
+        wait::wait_stopped(&[over, begun, clock(deadline)]);
+    }
+}
+
+/// As much of an answer as is there: error and kind once it is whole.
+fn take(question: u64, bytes: &mut Vec<u8>) -> Result<Option<[u64; 2]>> {
+    let mut files = process().files.lock();
+    loop {
+        let words = [question, bytes.len() as u64, 0, 0, 0];
+        let [there, error, kind, some, last] = files.on_object(Request::TakeReply, words)?;
+        if there == 0 {
+            return Ok(None);
+        }
+        bytes.extend(files.left(some)?);
+        if last != 0 {
+            return Ok(Some([error, kind]));
+        }
+    }
+}
