@@ -55,7 +55,7 @@ impl<'a> Adversary<'a> {
 
     /// One random operation. With `loose`, trees without root too.
     pub fn step(&mut self, loose: bool) {
-        match self.random.below(24) {
+        match self.random.below(25) {
             0..=4 => self.allocate(),
             5..=7 => self.bind(),
             8 | 9 => self.free(),
@@ -66,24 +66,25 @@ impl<'a> Adversary<'a> {
             20 => self.reclaim(),
             21 => self.overwrite(),
             22 => self.retype(),
+            23 => self.reuse(),
             _ if loose => self.trees(),
             _ => self.complete(),
         }
     }
 
-    fn tag(&mut self, count: u64) -> u64 {
+    pub(crate) fn tag(&mut self, count: u64) -> u64 {
         self.next_tag += count + 1;
         self.next_tag - count
     }
 
     /// Pages that hold resident, living metadata of trees.
-    fn metadata(&self) -> Vec<usize> {
+    pub(crate) fn metadata(&self) -> Vec<usize> {
         let blocks = self.xn.memory.registry.blocks.iter().enumerate();
         let living = blocks.filter(|(_, info)| info.name != 0 && info.is(RESIDENT) && !info.is(ORPHAN));
         living.filter(|(_, info)| info.template < LEAF).map(|(page, _)| page).collect()
     }
 
-    fn places(&mut self, used: bool) -> Vec<Place> {
+    pub(crate) fn places(&mut self, used: bool) -> Vec<Place> {
         let pages = self.metadata();
         let Some(page) = self.random.pick(&pages) else { return Vec::new() };
         let all = entries(&self.xn, page).into_iter().filter(|(_, _, entry)| entry.is_some() == used);
@@ -97,7 +98,7 @@ impl<'a> Adversary<'a> {
     }
 
     /// Proposes a transaction; a false one must be refused and change nothing.
-    fn propose(&mut self, page: usize, changes: &[Change<'_>], declared: &[Declared], lie: bool) -> Result<(), Error> {
+    pub(crate) fn propose(&mut self, page: usize, changes: &[Change<'_>], declared: &[Declared], lie: bool) -> Result<(), Error> {
         let before = self.snapshot(page);
         let stranger = lie && self.random.one_in(6);
         let credentials = if stranger { [STRANGER, 0, 0, 0] } else { [0; 4] };
@@ -174,8 +175,17 @@ impl<'a> Adversary<'a> {
         let declared = [Declared { action: Action::Free, first: entry.block, count: entry.count, template }];
         let lie = self.is_lie();
         let _ = self.propose(page, &[Change { page, offset: at, bytes: &[0; 16] }], &declared, lie);
+        self.forget_freed();
+    }
+
+    /// Forgets the tags of pages that XN emptied.
+    pub(crate) fn forget_freed(&mut self) {
         let registry = &self.xn.memory.registry;
         self.tags.retain(|page, _| registry.blocks[*page].name != 0);
+    }
+
+    pub(crate) fn forget(&mut self, page: usize) {
+        self.tags.remove(&page);
     }
 
     /// Makes reserved blocks readable, with new tags.
@@ -196,7 +206,7 @@ impl<'a> Adversary<'a> {
         }
     }
 
-    fn bind_child(&mut self, parent: usize, sector: usize, entry: Entry, index: u64) {
+    pub(crate) fn bind_child(&mut self, parent: usize, sector: usize, entry: Entry, index: u64) {
         let Some(page) = unused_page(&self.xn) else { return };
         let block = entry.block + index;
         let known = self.xn.find(block).is_some();
@@ -264,7 +274,7 @@ impl<'a> Adversary<'a> {
         }
     }
 
-    fn submit_page(&mut self, page: usize) -> Result<(), Error> {
+    pub(crate) fn submit_page(&mut self, page: usize) -> Result<(), Error> {
         let block = self.xn.submit(page)?;
         let bytes = self.xn.frames.0.borrow()[page];
         self.transfers.push((page, self.disk.submit(block, &bytes)));
@@ -288,6 +298,15 @@ impl<'a> Adversary<'a> {
         }
     }
 
+    /// Completes all writes.
+    pub(crate) fn complete_all(&mut self) {
+        while let Some((page, write)) = self.transfers.pop() {
+            self.disk.complete(write);
+            self.xn.write_done(page, true).expect("it was in transit");
+        }
+        self.forget_freed();
+    }
+
     fn flush(&mut self) {
         if self.flushes.len() < 2 && self.random.one_in(2) {
             self.flushes.push((self.xn.flush_start(), self.disk.flush_issue()));
@@ -306,7 +325,7 @@ impl<'a> Adversary<'a> {
         }
     }
 
-    fn reclaim(&mut self) {
+    pub(crate) fn reclaim(&mut self) {
         let mut cursor = 0;
         while let Err(Error::Again(next)) = self.xn.reclaim(cursor) {
             cursor = next;
@@ -343,8 +362,7 @@ impl<'a> Adversary<'a> {
                 tree.into_iter().for_each(|tree| self.attach(tree));
             }
         }
-        let registry = &self.xn.memory.registry;
-        self.tags.retain(|page, _| registry.blocks[*page].name != 0);
+        self.forget_freed();
     }
 
     /// A new unattached tree whose root is bound and tagged.
@@ -378,9 +396,9 @@ impl<'a> Adversary<'a> {
         let _ = self.propose(page, &[change], &declared, false);
     }
 
-    /// Completes all transfers and writes everything that can be written, until nothing is dirty or held.
-    pub fn sync(&mut self) {
-        for _ in 0..400 {
+    /// Completes all transfers and writes everything that can be written. Whether nothing is dirty or held in the end.
+    pub fn settle(&mut self, rounds: usize) -> bool {
+        for _ in 0..rounds {
             let blocks = self.xn.memory.registry.blocks.iter().enumerate();
             let dirty: Vec<usize> = blocks.filter(|(_, info)| info.is(DIRTY)).map(|(page, _)| page).collect();
             for page in &dirty {
@@ -388,10 +406,7 @@ impl<'a> Adversary<'a> {
                     self.bind_unready(*page, child);
                 }
             }
-            while let Some((page, write)) = self.transfers.pop() {
-                self.disk.complete(write);
-                self.xn.write_done(page, true).expect("it was in transit");
-            }
+            self.complete_all();
             self.flushes.push((self.xn.flush_start(), self.disk.flush_issue()));
             while let Some((number, flush)) = self.flushes.pop() {
                 self.disk.flush_complete(flush);
@@ -400,8 +415,16 @@ impl<'a> Adversary<'a> {
             self.reclaim();
             let held = self.xn.memory.ledger.iter().any(|record| record.count > 0);
             if dirty.is_empty() && !held {
-                return;
+                return true;
             }
+        }
+        false
+    }
+
+    /// The same for trees that all have a root: they come to an end.
+    pub fn sync(&mut self) {
+        if self.settle(400) {
+            return;
         }
         let stuck: Vec<_> = self.xn.memory.registry.blocks.iter().filter(|info| info.is(DIRTY)).collect();
         let held: Vec<_> = self.xn.memory.ledger.iter().filter(|record| record.count > 0).collect();

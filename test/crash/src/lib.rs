@@ -1,8 +1,8 @@
 //! Crash-consistency harness for XN and C-FFS ([`cffs`]).
 //!
-//! A hostile client ([`adversary`]) drives XN over a recording disk ([`disk`]). Each state that a power cut can leave
-//! ([`states`]) is judged by a decoder that was written from the description of the format ([`decoder`]), and recovered
-//! by XN ([`machine`]).
+//! A hostile client ([`adversary`], [`reuse`]) drives XN over a recording disk ([`disk`]). Each state that a power cut
+//! can leave ([`states`]) is judged by a decoder that was written from the description of the format ([`decoder`]), and
+//! recovered by XN ([`machine`]).
 
 #![forbid(unsafe_code)]
 
@@ -13,5 +13,6 @@ pub mod decoder;
 pub mod disk;
 pub mod machine;
 pub mod random;
+pub mod reuse;
 pub mod states;
 pub mod templates;
