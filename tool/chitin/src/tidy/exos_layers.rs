@@ -165,6 +165,16 @@ impl<'a> Visit<'a> for Imports {
         self.module.pop();
     }
 
+    fn visit_macro(&mut self, call: &'a syn::Macro) {
+        // The tokens of a macro are no syntax: a path in them is what stands behind `crate`.
+        let tokens = call.tokens.to_string().replace(" :: ", "::");
+        let words = tokens.split(|letter: char| !letter.is_alphanumeric() && !"_:".contains(letter));
+        for word in words.filter(|word| word.starts_with("crate::")) {
+            self.add(&word.split("::").map(str::to_owned).collect::<Vec<_>>());
+        }
+        visit::visit_macro(self, call);
+    }
+
     fn visit_path(&mut self, path: &'a syn::Path) {
         self.add(&path.segments.iter().map(|segment| segment.ident.to_string()).collect::<Vec<_>>());
         visit::visit_path(self, path);
@@ -189,6 +199,8 @@ mod tests {
     fn an_import_of_a_layer_above_is_found() {
         assert_eq!(found("hw/pager.rs", "use crate::process::fork::fork;"), ["hw/pager.rs -> process::fork"]);
         assert_eq!(found("budget.rs", "fn f() { crate::signal::send(); }"), ["budget.rs -> signal::send"]);
+        let source = "core::arch::global_asm!(\"jmp {f}\", f = sym crate::entry::gate::refuse);";
+        assert_eq!(found("hw/frame.rs", source), ["hw/frame.rs -> entry::gate"]);
         let source = "use super::super::{wait, syscalls::Call};";
         assert_eq!(found("process/exit.rs", source), ["process/exit.rs -> syscalls"]);
         let subject = Subject::planted(vec![(&format!("{ROOT}hw/mapping.rs"), "use crate::init::boot;")]);
