@@ -13,7 +13,7 @@
 //! - nothing is unmapped or freed that a record of another thread names;
 //! - two threads that close the two ends of a pipe look through one window, which the last of them closes.
 
-use super::epoll::Set;
+use super::events::epoll::Set;
 use super::open_file::OpenFile;
 use crate::hw::current::thread;
 use crate::process::Process;

@@ -1,5 +1,6 @@
 //! What a description can be open on, and what each kind does when it is read, written, or waited for.
 
+use super::console::{FRAME, send, send_now, wait_for_room, write_console};
 use super::file_ops::FileOps;
 use super::open_file::OpenFile;
 use crate::disk::block_device::BlockDevice;
@@ -9,7 +10,6 @@ use crate::pipe::{self, Pipe, Side};
 use crate::server::client;
 use crate::terminal::{Terminal, job_control, pty_master};
 use crate::upcalls::upcalls;
-use crate::wait;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -19,12 +19,11 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use runtime::critical_section;
 use runtime::predicate::{Operator, Term, word};
-use runtime::{Kind, PageNumber, exposed};
-use runtime::{channel, critical_section};
+use runtime::{Kind, PageNumber};
 use unix_core::process::rlimits::UNLIMITED;
 use unix_core::server::protocol::{APPEND, WINDOW_BYTES};
-use unix_core::session::status_page;
 
 /// Most bytes that one call moves, as on Linux.
 pub const MOST: u64 = 0x7fff_f000;
@@ -769,60 +768,4 @@ pub fn random(count: usize) -> Result<Vec<u8>> {
         crate::hw::entropy(some)?;
     }
     Ok(bytes)
-}
-
-fn write_console(kind: Kind, from: u64, count: u64) -> Result<u64> {
-    let mut done = 0;
-    while done < count {
-        let now = (count - done).min(FRAME as u64);
-        match usercopy::read_vec(from.saturating_add(done), now as usize).and_then(|bytes| send(kind, &bytes)) {
-            Err(_) if done > 0 => return Ok(done),
-            outcome => done += outcome?,
-        }
-    }
-    Ok(done)
-}
-
-const FRAME: usize = abi::host_channel::PAYLOAD;
-
-/// Sends bytes to the host, once its channel has room for them. Where the host reads no more that is a broken pipe.
-pub(crate) fn send(kind: Kind, bytes: &[u8]) -> Result<u64> {
-    let gone = &process().board.words()[status_page::OUTPUT_GONE];
-    if gone.load(core::sync::atomic::Ordering::Acquire) != 0 {
-        return Err(broken_pipe());
-    }
-    for some in bytes.chunks(FRAME) {
-        wait_for_room(some.len() as u64)?;
-        channel::send_frame(kind, &[some])?;
-    }
-    Ok(bytes.len() as u64)
-}
-
-/// Sends what goes into a frame to the host: `EAGAIN` where its channel has no room for that.
-pub(crate) fn send_now(kind: Kind, bytes: &[u8]) -> Result<u64> {
-    if process().board.words()[status_page::OUTPUT_GONE].load(core::sync::atomic::Ordering::Acquire) != 0 {
-        return Err(broken_pipe());
-    }
-    let some = &bytes[..bytes.len().min(FRAME)];
-    if !has_host_room() {
-        return Err(Errno::EAGAIN);
-    }
-    channel::send_frame(kind, &[some])?;
-    Ok(some.len() as u64)
-}
-
-/// Whether the host channel can take the longest frame.
-pub(crate) fn has_host_room() -> bool {
-    let needed = (FRAME + abi::host_channel::HEADER) as u64;
-    exposed::kernel().channel_room.load(core::sync::atomic::Ordering::Acquire) >= needed
-}
-
-/// Waits until the host channel can take a frame of so many bytes.
-pub(crate) fn wait_for_room(bytes: u64) -> Result<()> {
-    let needed = bytes + abi::host_channel::HEADER as u64;
-    let room = &exposed::kernel().channel_room;
-    while room.load(core::sync::atomic::Ordering::Acquire) < needed {
-        wait::wait(&[word(room, Operator::GreaterOrEqual, needed)], None)?;
-    }
-    Ok(())
 }

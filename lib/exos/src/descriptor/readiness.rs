@@ -1,10 +1,10 @@
 //! Readiness of an open file: the events of poll(2) that have come.
 
 use super::file_ops::FileOps;
-use super::internet_socket::InternetSocket;
 use super::object::{Event, Object};
 use super::open_file::OpenFile;
-use super::socket::Socket;
+use super::sockets::internet_socket::InternetSocket;
+use super::sockets::socket::Socket;
 use internet::option::Sort;
 use linux_raw_sys::general as linux;
 

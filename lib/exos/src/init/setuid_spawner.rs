@@ -1,5 +1,5 @@
 //! Successor environments of processes that execute set-id programs. The session makes them like that of the first
-//! process, of the image of the library and nothing else, so that no process influences them. `server::setuid_exec`
+//! process, of the image of the library and nothing else, so that no process influences them. `server::programs::setuid_exec`
 //! says for which process, and with which credentials.
 
 use super::boot::{FIRST_BUDGETS, Session};
@@ -79,7 +79,7 @@ impl SetuidSpawner {
     }
 }
 
-/// Makes a successor environment for the first of these, which finds the others, by `server::setuid_exec::PendingExec`.
+/// Makes a successor environment for the first of these, which finds the others, by `server::programs::setuid_exec::PendingExec`.
 fn make(session: &Session, [caller, parent, program, bundle, bytes, origin]: [u64; 6]) -> Result<EnvironmentRef> {
     let common = &session.common;
     let mut words = session.words;

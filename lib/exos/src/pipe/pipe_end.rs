@@ -1,7 +1,7 @@
 //! The two ends of a pipe in a process, and the session's end of standard input.
 
 use crate::descriptor::object::Event;
-use crate::descriptor::socket_shared::SETTINGS_WORDS;
+use crate::descriptor::sockets::socket_shared::SETTINGS_WORDS;
 use crate::hw::current::{is_adopted, process};
 use crate::hw::mapping::{Mapping, Mappings};
 use alloc::vec;
@@ -290,7 +290,7 @@ impl Pipe {
         side.holders().iter().for_each(|first| self.holders(*first).give_up_counting());
     }
 
-    /// What was set of the socket that reads here: see `descriptor::socket_shared`.
+    /// What was set of the socket that reads here: see `descriptor::sockets::socket_shared`.
     pub fn settings(&self) -> &'static [AtomicU64] {
         &self.shared.first_page()[SETTINGS..SETTINGS + SETTINGS_WORDS]
     }

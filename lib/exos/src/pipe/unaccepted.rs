@@ -1,5 +1,5 @@
 //! A pipe of a connection that was closed before it was accepted: its contents, and how another pipe with the same
-//! contents is made (`server::unaccepted`).
+//! contents is made (`server::sockets::unaccepted`).
 
 use super::pipe_end::{Pipe, Side};
 use crate::hw::current::process;

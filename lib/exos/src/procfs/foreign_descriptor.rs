@@ -6,7 +6,7 @@
 
 use super::reopen;
 use crate::descriptor::open_file::OpenFile;
-use crate::descriptor::scm_rights;
+use crate::descriptor::sockets::scm_rights;
 use crate::signal::remote_call;
 use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};

@@ -5,16 +5,12 @@
 //!   sets by writing, `maps` and `smaps` its memory, `namespaces` its name spaces.
 //! - `remote_read` has another process's library make what only that one knows.
 
-mod cpuinfo;
-mod disks;
 mod foreign_descriptor;
 mod init_process;
 mod live_files;
-mod machine_files;
+mod machine;
 mod maps;
 mod namespaces;
-mod net;
-mod net_card;
 mod open_status;
 mod pid_any;
 mod pid_files;
@@ -23,12 +19,12 @@ pub(crate) mod process_memory;
 mod remote_answers;
 mod remote_read;
 mod smaps;
-mod system;
 pub(crate) mod truncate_notify;
 mod writable;
 
 use foreign_descriptor::ForeignDescriptor;
 use live_files::LiveFile;
+use machine::{machine_files, system};
 pub(crate) use open_status::status_of;
 use pid_self::{own_entry, thread_entry};
 pub(crate) use remote_read::answer;

@@ -2,7 +2,7 @@
 //! server has found that the other process may ask.
 
 use super::truncate_notify;
-use crate::descriptor::scm_rights;
+use crate::descriptor::sockets::scm_rights;
 use crate::hw::current::process;
 use crate::process::resource_limits::set_limit;
 use crate::process::{Process, change_own, subreaper};

@@ -53,7 +53,7 @@ pub(super) fn mode(path: &[u8]) -> u32 {
 
 /// Permissions of a file of the whole machine that the table has.
 fn of_machine(path: &[u8]) -> Option<u32> {
-    super::machine_files::mode(&super::parts_of(core::str::from_utf8(path).ok()?).join("/"))
+    super::machine::machine_files::mode(&super::parts_of(core::str::from_utf8(path).ok()?).join("/"))
 }
 
 /// Refuses a file of the whole machine that only user 0 may read.

@@ -1,11 +1,11 @@
 //! The server's side: one call at a time, each finished before the next, nothing believed.
 
-use super::internet_sockets::Internet;
 use super::name_ops::without_slashes;
 use super::principals::{self, Principals};
-use super::process_requests::RequestQueue;
+use super::programs::process_requests::RequestQueue;
 use super::pty::PseudoTerminal;
-use super::socket_names::NamedSocket;
+use super::sockets::internet_sockets::Internet;
+use super::sockets::socket_names::NamedSocket;
 use super::sysv_ipc::Ipc;
 use crate::disk::raw::RawDisks;
 use crate::hw::mapping::{Mapping, Mappings};
@@ -108,7 +108,7 @@ pub struct FileServer {
 /// What an operation answers: up to five words.
 pub(crate) type Answer = [u64; 5];
 /// An answer, or the way out of the file system.
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     Done(Answer),
     LeavesFs(Location, Vec<u8>),
 }

@@ -8,8 +8,8 @@
 
 use super::dispatch::{Answer, FileServer, NOTHING};
 use super::main_loop::Server;
-use super::socket_names::NamedSocket;
-use super::unaccepted::PendingData;
+use super::sockets::socket_names::NamedSocket;
+use super::sockets::unaccepted::PendingData;
 use crate::hw;
 use alloc::collections::{BTreeMap, VecDeque};
 use linux_abi::errno::{Errno, Result};

@@ -3,9 +3,9 @@
 use super::credentials::ROOT_RESERVE;
 use super::dispatch::{Client, FileServer};
 use super::identity_tokens::TokenTable;
-use super::orphaned_pages::HandedOffPages;
+use super::pages::orphaned_pages::HandedOffPages;
 use super::principals::{self, Principals};
-use super::setuid_exec::PendingExecs;
+use super::programs::setuid_exec::PendingExecs;
 use super::sysv_ipc::Ipc;
 use crate::budget::spare_of;
 use crate::hw::current::service_state;

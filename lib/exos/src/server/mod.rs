@@ -14,29 +14,19 @@
 //!   senders, `priority_table` says which run before others on a CPU.
 //! - Memory: `hw::page_quota` bounds the server's pages.
 
-mod priority_table;
-
 pub mod client;
 mod credentials;
 pub mod dispatch;
-mod exec_files;
 mod fast_write;
-mod file_mapping;
 pub mod identity_tokens;
-mod internet_datagrams;
-mod internet_sockets;
 pub mod main_loop;
 mod mount_ops;
 mod name_ops;
-pub mod orphaned_pages;
-mod page_acl;
+pub mod pages;
 pub mod principals;
-mod process_requests;
+pub mod programs;
 mod pty;
-pub mod setuid_exec;
 mod shared_futex;
 mod sharing;
-mod socket_names;
+pub(crate) mod sockets;
 pub mod sysv_ipc;
-mod unaccepted;
-pub(crate) mod wire_sockets;

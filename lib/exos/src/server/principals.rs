@@ -10,7 +10,7 @@
 //! own list names the user whose key the process holds.
 
 use super::main_loop::OWN_KEY;
-use super::page_acl::{Access, PageAcl, PageAcls};
+use super::pages::page_acl::{Access, PageAcl, PageAcls};
 use crate::process::environment::{BORROWED_SLOT, SESSION_SLOT};
 use abi::capability::Rights;
 use abi::limits::ACCESS_LIST_ENTRIES;

@@ -2,7 +2,7 @@
 //! names, and watches on nodes.
 
 use super::dispatch::{Answer, FileServer, NOTHING, Outcome};
-use super::socket_names::NamedSocket;
+use super::sockets::socket_names::NamedSocket;
 use crate::pipe;
 use alloc::format;
 use alloc::string::String;

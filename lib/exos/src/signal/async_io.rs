@@ -7,9 +7,9 @@
 //! - `ExpiryTimers` reports itself due as long as there is a watch.
 
 use crate::descriptor::fd_pins::Used;
-use crate::descriptor::internet_socket::InternetSocket;
 use crate::descriptor::object::{Event, Object};
 use crate::descriptor::open_file::OpenFile;
+use crate::descriptor::sockets::internet_socket::InternetSocket;
 use crate::hw::current::process;
 use crate::process_table;
 use alloc::vec::Vec;

@@ -1,12 +1,15 @@
 //! The table of calls: Linux's number on the left, the operation on the right.
 
+use super::address_space::{memory, memory_advice, memory_lock, process_vm};
 use super::dispatch::{NUMBERS, Operation, Operations};
-use super::{
-    attributes, capability, descriptor, eperm, event_fds, extended_attribute, fallocate, file, futex, identity,
-    inotify, kcmp, limit, lock, memory, memory_advice, memory_lock, mount, mqueue, openat2, path, pidfd, poll, prctl,
-    process, process_vm, schedule, seccomp, semaphore, shared_memory, signal, socket, socket_message, socket_option,
-    splice, system, sysv_msg, time, timer,
+use super::events::{event_fds, futex, poll, signal, time, timer};
+use super::files::{
+    attributes, descriptor, extended_attribute, fallocate, file, inotify, lock, mount, openat2, path, splice,
 };
+use super::processes::{capability, identity, kcmp, limit, pidfd, prctl, process, schedule, system};
+use super::shared_objects::{mqueue, semaphore, shared_memory, sysv_msg};
+use super::sockets::{socket, socket_message, socket_option};
+use super::{eperm, seccomp};
 use linux_raw_sys::general as linux;
 
 macro_rules! operations {

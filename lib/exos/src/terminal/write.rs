@@ -2,7 +2,7 @@
 
 use super::job_control::{self, Attempt};
 use super::tty_state::{Screen, Terminal};
-use crate::descriptor::object::{has_host_room, send, send_now, wait_for_room};
+use crate::descriptor::console::{has_host_room, send, send_now, wait_for_room};
 use crate::hw::usercopy;
 use crate::pipe::Pipe;
 use crate::wait;

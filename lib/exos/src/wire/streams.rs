@@ -15,7 +15,7 @@ use super::information;
 use super::keeper::Keeper;
 use crate::hw::mapping::Mapping;
 use crate::server::dispatch::FileServer;
-use crate::server::wire_sockets::Sides;
+use crate::server::sockets::wire_sockets::Sides;
 use alloc::vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use internet::option::{self, place};

@@ -5,7 +5,7 @@
 
 use super::keeper::Keeper;
 use super::streams::Stream;
-use crate::server::wire_sockets::Sides;
+use crate::server::sockets::wire_sockets::Sides;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use internet::option::{self, place};
 use internet::page;

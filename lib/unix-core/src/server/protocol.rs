@@ -4,6 +4,7 @@
 //! results. Paths and bytes lie in a window that both map: what the server reads there it copies first.
 
 use super::handle_cache::HandleCache;
+pub use super::ipc_protocol::{IpcCommand, IpcKind};
 use core::sync::atomic::AtomicU64;
 use linux_abi::errno::Errno;
 use program::elf::HEAD;
@@ -499,18 +500,6 @@ impl DiskRequest {
     }
 }
 
-/// Kinds of System V objects.
-#[repr(u64)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IpcKind {
-    /// Segments of shared memory.
-    Segment = 0,
-    /// Sets of semaphores.
-    Semaphores = 1,
-    /// Queues of messages.
-    Messages = 2,
-}
-
 /// What the server tells in lines.
 #[repr(u64)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -545,40 +534,6 @@ pub enum Listed {
     Card = 13,
 }
 
-/// What can be done with any of them.
-#[repr(u64)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IpcCommand {
-    /// Remove it (`IPC_RMID`).
-    Remove = 0,
-    /// Set owner and mode from the window (`IPC_SET`).
-    Set = 1,
-    /// Tell of it (`IPC_STAT`).
-    Status = 2,
-    /// Tell of the one in this place, and its number (`SHM_STAT` and so on).
-    StatusAt = 3,
-    /// The same without asking for permission (`SHM_STAT_ANY` and so on).
-    StatusAtAny = 4,
-    /// The highest place that is taken; how many there are, and bytes or semaphores in all.
-    Highest = 5,
-    /// It is locked in memory (`SHM_LOCK`), where all are anyway: that is only told.
-    Lock = 6,
-    /// It is no more.
-    Unlock = 7,
-}
-
-impl IpcKind {
-    /// From a word of a message.
-    pub const fn from_word(word: u64) -> Option<Self> {
-        match word {
-            0 => Some(Self::Segment),
-            1 => Some(Self::Semaphores),
-            2 => Some(Self::Messages),
-            _ => None,
-        }
-    }
-}
-
 impl Listed {
     /// From a word of a message.
     pub const fn from_word(word: u64) -> Option<Self> {
@@ -597,23 +552,6 @@ impl Listed {
             11 => Some(Self::Echo),
             12 => Some(Self::Echo6),
             13 => Some(Self::Card),
-            _ => None,
-        }
-    }
-}
-
-impl IpcCommand {
-    /// From a word of a message.
-    pub const fn from_word(word: u64) -> Option<Self> {
-        match word {
-            0 => Some(Self::Remove),
-            1 => Some(Self::Set),
-            2 => Some(Self::Status),
-            3 => Some(Self::StatusAt),
-            4 => Some(Self::StatusAtAny),
-            5 => Some(Self::Highest),
-            6 => Some(Self::Lock),
-            7 => Some(Self::Unlock),
             _ => None,
         }
     }

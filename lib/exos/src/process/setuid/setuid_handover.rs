@@ -8,7 +8,7 @@
 //! Invariant: no code here decides credentials. A process that lies here lies about itself.
 
 use crate::descriptor::fd_pins::Used;
-use crate::descriptor::scm_rights;
+use crate::descriptor::sockets::scm_rights;
 use crate::hw::current::{process, thread};
 use crate::hw::mapping::Mapping;
 use crate::process::Process;

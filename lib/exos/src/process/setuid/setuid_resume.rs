@@ -4,7 +4,7 @@
 //! that it opens nothing that this process could not. Only then it takes up who the program makes it.
 
 use crate::descriptor::open_file::OpenFile;
-use crate::descriptor::scm_rights;
+use crate::descriptor::sockets::scm_rights;
 use crate::hw::current::adopt;
 use crate::hw::fpu;
 use crate::process::Process;

@@ -1,4 +1,4 @@
-//! Hand-off of pages to the server: how a process that ends leaves it those that others use (`server::orphaned_pages`).
+//! Hand-off of pages to the server: how a process that ends leaves it those that others use (`server::pages::orphaned_pages`).
 
 use super::Client;
 use core::sync::atomic::Ordering::Relaxed;

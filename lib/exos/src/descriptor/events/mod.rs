@@ -1,0 +1,10 @@
+//! Descriptors that one waits on: `epoll` sets, counters, timers, signals, watches, processes and queues.
+
+pub mod epoll;
+pub mod eventfd;
+pub mod inotify_fd;
+pub mod mq_fd;
+pub mod pidfd;
+pub(super) mod shared_counter;
+pub mod signalfd;
+pub mod timerfd;

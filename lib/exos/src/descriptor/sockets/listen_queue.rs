@@ -1,0 +1,179 @@
+//! Sockets that listen: the queue, where each who connects leaves the first pages of two pipes that it made, and who
+//! accepts takes them. It lies in the page that the socket has in common with all who hold it (`socket_shared`).
+
+use super::socket::{Ends, Kind, Socket, fresh_pipe, fresh_pipe_from};
+use crate::descriptor::open_file::OpenFile;
+use crate::hw::current::process;
+use crate::hw::mapping::{Mapping, lock_in};
+use crate::pipe::{self, Pipe, Side};
+use crate::wait;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use linux_abi::errno::{Errno, Result};
+use runtime::page::Allocator;
+use runtime::{PageNumber, exposed};
+
+/// Words of the queue: requests that came, and that were taken; how many may wait, 0: the socket does not listen.
+pub(crate) const CAME: usize = 1;
+pub(crate) const TAKEN: usize = 2;
+pub(crate) const BACKLOG: usize = 3;
+/// In place of how many may wait: `shutdown` has ended the listening, and who waits to accept learns of that.
+pub(crate) const SHUT: u64 = u64::MAX;
+/// Where the requests begin, three words each (first pages of two pipes, and the number by which the server says whose
+/// they are), and how many there is room for.
+const REQUESTS: usize = 16;
+const ROOM: u64 = 128;
+
+/// Pages that the listener at a queue can open too: the listener is another user where user 0 connects.
+fn from_list_of(queue: &Mapping) -> Allocator {
+    let own = super::socket::from();
+    let list = exposed::page(queue.pages()[0]).map_or(own.list, |info| info.access());
+    Allocator { list, ..own }
+}
+
+impl Socket {
+    /// Lets others connect.
+    pub fn listen(&self, description: &OpenFile, backlog: u64) -> Result<()> {
+        if self.kind == Kind::Datagram {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let common = self.common.as_ref().ok_or(Errno::EINVAL)?;
+        let ends = self.ends();
+        if ends.names[0].is_empty() || ends.outgoing.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        drop(ends);
+        process().files.lock().listen(common.page())?;
+        let own = process().as_peer();
+        self.change(Some(description), |ends| ends.peer = Some(own));
+        common.words()[BACKLOG].store(backlog.clamp(1, ROOM), SeqCst);
+        Ok(())
+    }
+
+    /// Whether it takes connections.
+    pub fn is_listening(&self) -> bool {
+        self.queue_words().is_some()
+    }
+
+    /// Whether no process can connect any more to what listened here.
+    pub fn has_stopped_listening(&self) -> bool {
+        self.queue_words().is_some_and(|words| words[BACKLOG].load(Acquire) == SHUT)
+    }
+
+    /// The words of the queue, if it listens, or did.
+    pub(crate) fn queue_words(&self) -> Option<&'static [AtomicU64]> {
+        let words = self.common.as_ref()?.words();
+        (words[BACKLOG].load(Acquire) != 0).then_some(words)
+    }
+
+    /// Asks who listens at a queue for a connection; `None`: it is full.
+    pub(crate) fn ask(&self, queue: &Mapping) -> Result<Option<Ends>> {
+        let words = queue.words();
+        if !(1..=ROOM).contains(&words[BACKLOG].load(Acquire)) {
+            return Err(Errno::ECONNREFUSED);
+        }
+        let from = from_list_of(queue);
+        let (outgoing, incoming) = (fresh_pipe_from(from)?, fresh_pipe_from(from)?);
+        let number = self.introduce(&outgoing, &incoming)?;
+        // The process that accepts may ask for the sender, so the pipe records it until then.
+        outgoing.ask_for_senders(true);
+        incoming.ask_for_senders(self.settings.wants_credentials());
+        outgoing.set_name(&self.ends().names[0]);
+        let held = lock_in(queue).acquire();
+        let came = words[CAME].load(Acquire);
+        let waiting = came.wrapping_sub(words[TAKEN].load(Acquire));
+        if waiting > words[BACKLOG].load(Acquire).min(ROOM - 1) {
+            drop(held);
+            pipe::discard(&outgoing);
+            pipe::discard(&incoming);
+            return Ok(None);
+        }
+        let request = [outgoing.pages()[0].0, incoming.pages()[0].0, number];
+        for (index, word) in request.into_iter().enumerate() {
+            words[REQUESTS + (came % ROOM) as usize * request.len() + index].store(word, SeqCst);
+        }
+        words[CAME].store(came.wrapping_add(1), SeqCst);
+        drop(held);
+        wait::kick_idle();
+        for _ in 1..self.descriptors() {
+            incoming.held(Side::Read, process().environment());
+            outgoing.held(Side::Write, process().environment());
+        }
+        let (incoming, outgoing) = (Some(incoming), Some(outgoing));
+        Ok(Some(Ends { incoming, outgoing, request: Some(number), ..Ends::default() }))
+    }
+
+    /// The next connection; `None` where none waits.
+    pub fn accept(&self) -> Result<Option<Self>> {
+        loop {
+            let Some((pages, number)) = self.take_request()? else { return Ok(None) };
+            // A process that was destroyed since has taken its pages along.
+            let Some([incoming, outgoing]) = Self::connection(pages, number)? else { continue };
+            let names = [self.ends().names[0].clone(), incoming.name()];
+            let accepted = Self::joined(self.kind, incoming, outgoing);
+            {
+                let mut ends = accepted.ends.lock();
+                (ends.names, ends.peer) = (names, Some(Self::introduced(number, pages)));
+            }
+            accepted.ask_for_senders(self.settings.wants_credentials());
+            return Ok(Some(accepted));
+        }
+    }
+
+    /// The two pipes of who connected, or two like them where it has closed its socket; none where it is gone without.
+    fn connection(pages: [PageNumber; 2], number: u64) -> Result<Option<[Pipe; 2]>> {
+        let opened = {
+            let mut windows = process().mappings.lock();
+            match pages.map(|page| Pipe::open_by_first(&mut windows, page, process().session_key)) {
+                [Ok(incoming), Ok(outgoing)] => Some([incoming, outgoing]),
+                others => {
+                    others.iter().flatten().for_each(|pipe| windows.close(pipe.window()));
+                    None
+                }
+            }
+        };
+        if let Some([incoming, outgoing]) = &opened {
+            incoming.note_accepted();
+            incoming.transfer_end(Side::Read);
+            outgoing.transfer_end(Side::Write);
+            if incoming.has_other(Side::Read) {
+                return Ok(opened);
+            }
+        }
+        let Some((read, sent)) = process().files.lock().take_left(number)? else { return Ok(opened) };
+        opened.iter().flatten().for_each(|pipe| process().mappings.lock().close(pipe.window()));
+        let [incoming, outgoing] = [fresh_pipe()?, fresh_pipe()?];
+        incoming.fill_as_left(read, &sent)?;
+        outgoing.give_up(Side::Read);
+        Ok(Some([incoming, outgoing]))
+    }
+
+    /// Leaves what was sent with the server, if no process has accepted the connection yet.
+    pub(crate) fn leave_behind(&self) {
+        let ends = self.ends();
+        let (Some(number), Some(outgoing)) = (ends.request, &ends.outgoing) else { return };
+        if !outgoing.is_accepted()
+            && let Ok((read, sent)) = outgoing.left_behind()
+        {
+            // The connection was accepted meanwhile, or there is no room: then the bytes are lost, as they would be
+            // with the machine.
+            let _ = process().files.lock().leave_behind(number, read, &sent);
+        }
+    }
+
+    fn take_request(&self) -> Result<Option<([PageNumber; 2], u64)>> {
+        let common = self.common.as_ref().ok_or(Errno::EINVAL)?;
+        let words = common.words();
+        let _held = common.lock();
+        let (came, taken) = (words[CAME].load(Acquire), words[TAKEN].load(Acquire));
+        if !(1..=ROOM).contains(&came.wrapping_sub(taken)) {
+            // More requests than there is room for are no requests.
+            words[TAKEN].store(came, SeqCst);
+            return Ok(None);
+        }
+        words[TAKEN].store(taken.wrapping_add(1), SeqCst);
+        let at = REQUESTS + (taken % ROOM) as usize * 3;
+        let [incoming, outgoing, number] = [0, 1, 2].map(|index| words[at + index].load(Acquire));
+        Ok(Some(([incoming, outgoing].map(PageNumber), number)))
+    }
+}
