@@ -199,6 +199,35 @@ fn fault_63_reads_outside_are_checked_or_refused() {
     }
 }
 
+/// The kernel verifies program after program in the same words.
+#[test]
+fn fault_57_what_the_words_held_before_changes_no_verdict() {
+    let texts = [
+        "mov r0, 0\nexit",
+        "mov r0, 0\njlt r4, 34, +2\nldxh r0, [r3+12]\nldxb r0, [r3+33]\nexit",
+        "mov r0, 0\nadd r0, 1\njlt r0, 100, -2\nexit",
+        "add r3, r2\nldxb r0, [r3]\nexit",
+        "mov r0, 0\nja -1",
+        // The call leaves nothing of the arguments.
+        "ldxb r6, [r3]\njeq r6, 0, +1\ncall 1\nmov r0, 0\nexit",
+    ];
+    for text in texts {
+        let bytes = assemble(text);
+        let program = Program::new(&bytes).expect("whole slots");
+        let outcome = |before: u64| {
+            let mut words = vec![before; storage_bound(program.slots())];
+            let verdict = Verifier::run(program, &LAX, &mut words);
+            words.truncate(program.slots());
+            (verdict, words)
+        };
+        let clean = outcome(0);
+        assert!(clean.0.is_ok(), "{text}");
+        for before in [u64::MAX, 0xaaaa_aaaa_aaaa_aaaa, 1 << 63, 4, 0x0123_4567_89ab_cdef] {
+            assert!(outcome(before) == clean, "{text}, words of {before:x}: {:?}", outcome(before).0);
+        }
+    }
+}
+
 /// Nothing is left to checks: neither accesses nor the end.
 fn must_be_proven(text: &str) {
     let bytes = assemble(text);

@@ -166,13 +166,14 @@ impl<'a> Storage<'a> {
         self.states.get_mut(join)
     }
 
-    /// Resets a meeting place; its instruction is kept in the first word of its state.
+    /// Resets a meeting place; its instruction is kept in the first word of its state. Places are reset in order: what
+    /// the words held before at later ones, and behind the last, goes with it.
     pub(crate) fn start_join(&mut self, join: usize, index: usize) {
         if let Some(words) = self.states.get_mut(join) {
             words[0] = (index as u64) << 32;
         }
         if let Some(word) = self.dirty.get_mut(join / 64) {
-            *word &= !(1 << (join % 64));
+            *word &= (1 << (join % 64)) - 1;
         }
     }
 
