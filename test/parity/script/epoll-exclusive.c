@@ -2,12 +2,14 @@
 // EPOLLEXCLUSIVE: one event reaches one of several sets. What the flag may not be combined with.
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,6 +30,19 @@ static void start(int watched, unsigned how, int timeout, int takes)
 			if (takes && read(watched, bytes, sizeof bytes) < 0) break;
 			if (!takes) break;
 		}
+		_exit(0);
+	}
+	usleep(400000);
+}
+// Each waiter opens the FIFO for itself.
+static void start_at_fifo(const char *name, unsigned how, int timeout)
+{
+	for (int index = 0; index < WAITERS; index++) {
+		if (fork()) continue;
+		struct epoll_event event = {.events = EPOLLIN | how};
+		int set = epoll_create1(0), fifo = open(name, O_RDONLY | O_NONBLOCK);
+		if (fifo < 0 || epoll_ctl(set, EPOLL_CTL_ADD, fifo, &event)) perror("add");
+		if (epoll_wait(set, &event, 1, timeout) == 1) __atomic_add_fetch(counts, 1, __ATOMIC_SEQ_CST);
 		_exit(0);
 	}
 	usleep(400000);
@@ -64,6 +79,16 @@ int main(void)
 	start(pair[0], EPOLLEXCLUSIVE, 900, 1);
 	if (write(pair[1], &byte, 1) != 1) return 9;
 	printf("datagrams, level: %d\n", finish());
+	mkfifo("fifo", 0600);
+	int fifo = open("fifo", O_RDWR);
+	start_at_fifo("fifo", EPOLLET | EPOLLEXCLUSIVE, 900);
+	if (write(fifo, &byte, 1) != 1) return 9;
+	printf("a FIFO opened by each, edge: %d\n", finish());
+	if (read(fifo, &byte, 1) != 1) return 9;
+	start_at_fifo("fifo", 0, 900);
+	if (write(fifo, &byte, 1) != 1) return 9;
+	printf("a FIFO, not exclusive: %d\n", finish());
+	unlink("fifo");
 	start(ends[0], 0, 900, 0);
 	if (write(ends[1], &byte, 1) != 1) return 9;
 	printf("not exclusive: %d\n", finish());

@@ -278,15 +278,24 @@ impl OpenFile {
         }
     }
 
-    /// The stamp of the event that an exclusive interest claimed last. It lies where files have their offset.
+    /// The stamp of the event that an exclusive interest claimed last. Of a pipe it lies in the pipe: each process may
+    /// have opened the FIFO for itself. Else it lies where files have their offset.
+    fn claim(&self) -> &AtomicU64 {
+        match &self.object {
+            Object::Pipe(pipe, side) => pipe.claimed_event(*side),
+            _ => self.record.offset(),
+        }
+    }
+
+    /// That stamp.
     pub fn claimed_event(&self) -> u64 {
-        self.record.offset().load(Acquire)
+        self.claim().load(Acquire)
     }
 
     /// Claims the event with a stamp, unless another interest has claimed it.
     pub fn claim_event(&self, stamp: u64) -> bool {
         let before = self.claimed_event();
-        before != stamp && self.record.offset().compare_exchange(before, stamp, SeqCst, Relaxed).is_ok()
+        before != stamp && self.claim().compare_exchange(before, stamp, SeqCst, Relaxed).is_ok()
     }
 
     /// The process or group to notify of input, as `syscalls::files::fcntl_owner` has it; 0: none.

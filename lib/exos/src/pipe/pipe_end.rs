@@ -50,6 +50,9 @@ const ACCEPTED: usize = 14;
 pub(super) const GROWN_BY: usize = 15;
 /// Whether who wrote has closed its socket with something unread in it, which the reader was not told yet.
 const BROKEN_OFF: usize = 48;
+/// The stamp of the event that an exclusive interest claimed last, where bytes come out and where they go in.
+const CLAIMED_TO_READ: usize = 49;
+const CLAIMED_TO_WRITE: usize = 50;
 /// Where the name of the socket that made the pipe begins: its bytes, and how many they are in the word before.
 const NAME: usize = 64;
 const NAME_BYTES: usize = 108;
@@ -103,6 +106,14 @@ impl Side {
         }
     }
 
+    /// The word for the event that was claimed last at this side.
+    const fn claimed(self) -> usize {
+        match self {
+            Self::Read | Self::Both => CLAIMED_TO_READ,
+            Self::Write => CLAIMED_TO_WRITE,
+        }
+    }
+
     /// Whether bytes come out here.
     pub const fn reads(self) -> bool {
         matches!(self, Self::Read | Self::Both)
@@ -149,6 +160,11 @@ impl Pipe {
         let pages = process.files.lock().fifo(node)?;
         let pipe = Self::open(&mut process.mappings.lock(), &pages, process.session_key)?;
         Ok(Self { node, ..pipe })
+    }
+
+    /// The stamp of the event that an exclusive interest in a side claimed last, through any open file.
+    pub fn claimed_event(&self, side: Side) -> &AtomicU64 {
+        self.word(side.claimed())
     }
 
     /// Drops what waits to be read.
