@@ -161,7 +161,7 @@ impl ProcessTable {
     /// The process with this number, living or not yet waited for. Only its parent may free its parts, and the kernel's
     /// record says until then that it is dying, or a zombie.
     pub fn find_any(self, number: u64) -> Option<ProcessInfo> {
-        let environment = EnvironmentId(self.succession.environment(number));
+        let environment = EnvironmentId(self.published_environment(number));
         let info = exposed::environment(environment).filter(|info| info.remains())?;
         let ended = !info.alive();
         let process = self.succession.process(environment.0);
@@ -209,6 +209,18 @@ impl ProcessTable {
             change: word(public::CHANGE) as u32,
             ended,
         })
+    }
+
+    /// The environment that speaks for a process. A successor that lives and has not published itself takes no signals
+    /// yet: until then its predecessor takes them, and forwards them.
+    fn published_environment(self, number: u64) -> u64 {
+        let last = self.succession.environment(number);
+        let Some(before) = self.succession.predecessor(last) else { return last };
+        let Some(info) = exposed::environment(EnvironmentId(last)).filter(|info| info.alive()) else { return last };
+        let page = PageNumber(info.public.load(Acquire));
+        // A page that this process may not read is one of another user, which has been published.
+        let Ok(public) = Window::open(&[page], self.key, Access::READ) else { return last };
+        if public.words()[public::MAGIC].load(Acquire) == public::MAGIC_VALUE { last } else { before }
     }
 
     /// Every living process.
