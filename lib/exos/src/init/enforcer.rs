@@ -1,4 +1,5 @@
 //! Enforcer of SIGKILL: destroys the environments of a killed process whose library has not ended it by its deadline.
+//! It does the same at once to a process that lost an environment to the kernel (`maimed`).
 //!
 //! The server checks the sender and records the deadline (`server::condemned`). The session holds the key that
 //! opens every process. Nothing that the process says is needed for its end: threads are found by the root of the
@@ -10,6 +11,7 @@
 //! session asks it first, and destroys the process once they are adopted.
 
 use super::boot::Session;
+use super::maimed;
 use super::robust_locks::{DeadMemory, RobustList};
 use crate::process::subreaper;
 use crate::process_table::{ProcessInfo, ProcessTable};
@@ -23,6 +25,7 @@ use runtime::window::Window;
 use runtime::{EnvironmentId, PageNumber, exposed, syscall};
 use unix_core::process::exit_status::DESTROYED;
 use unix_core::process::public_page::{self as public, STATUS_WORD};
+use unix_core::server::condemned::PATIENCE;
 use unix_core::session::status_page;
 use unix_core::signal::frame::Information;
 use unix_core::signal::pending::from_user;
@@ -119,10 +122,11 @@ fn hand_children_on(session: &Session, first: EnvironmentId) -> bool {
     !children.is_empty() && public.is_ok_and(|public| subreaper::hand_on_for(sight, number, &children, &public, &ask))
 }
 
-/// Destroys a process that still lives, with its threads; whether it did.
+/// Destroys a process that still lives, or whose first thread the kernel destroyed, with its threads; whether it did.
 fn destroy(session: &Session, first: EnvironmentId) -> bool {
     let sight = session.sight();
-    let Some(info) = exposed::environment(first).filter(|info| info.alive()) else { return false };
+    let is_due = |info: &exposed::Environment| info.alive() || maimed::process_of(*info, sight.key) == Some(first);
+    let Some(info) = exposed::environment(first).filter(is_due) else { return false };
     let root = info.root.load(Acquire);
     let public = Window::open(&[PageNumber(info.public.load(Acquire))], sight.key, Access::WRITE).ok();
     let parent = parent_of(sight, EnvironmentId(info.creator.load(Acquire)), public.as_ref());
@@ -130,16 +134,18 @@ fn destroy(session: &Session, first: EnvironmentId) -> bool {
     let user = public.as_ref().map_or(0, |public| public.words()[public::USER].load(Acquire) & 0xffff_ffff);
     let sender = number & 0xffff_ffff | user << 32;
     let children: Vec<ProcessInfo> = sight.all().into_iter().filter(|other| other.parent == number).collect();
-    runtime::log_line!("process {number} left SIGKILL unanswered and is destroyed");
+    runtime::log_line!("process {number} is destroyed: its library does not end it");
     let mut memory = DeadMemory::open(PageNumber(root), sight.key);
-    let threads = destroy_threads(sight, root);
+    let died_before = maimed::threads_of(root);
+    let mut threads = destroy_threads(sight, root);
+    threads.extend(died_before);
     let shown = |thread: &EnvironmentId| if *thread == first { number } else { thread.0 };
     let lists = threads.iter().filter_map(|thread| RobustList::of(*thread, shown(thread), sight.key));
     for list in lists {
         memory.iter_mut().for_each(|memory| list.release(session, first.0, memory));
     }
     // The program could have written any other status there.
-    if let Some(public) = &public {
+    if let Some(public) = public.as_ref().filter(|_| info.remains()) {
         let is_unawaited = parent.as_ref().is_some_and(|parent| forgets_children(sight.key, parent.mailbox));
         let word = if is_unawaited { DESTROYED.to_unawaited_word() } else { DESTROYED.to_word() };
         public.words()[STATUS_WORD].store(word, SeqCst);
@@ -200,6 +206,6 @@ fn tell_of_parents_end(session: &Session, child: &ProcessInfo, sender: u64) {
         let _ = sight.send(child, &from_user(signal, sender));
     }
     if signal == linux::SIGKILL {
-        session.state.lock().condemn(child.environment);
+        session.state.lock().condemn(child.environment, PATIENCE);
     }
 }

@@ -21,6 +21,7 @@ use runtime::{EnvironmentId, KeyIndex, Kind, channel, exposed};
 use unix_core::pipe::ring::CAPACITY;
 use unix_core::process::exit_status::{DESTROYED, Status};
 use unix_core::process::public_page::STATUS_WORD;
+use unix_core::server::condemned::PATIENCE;
 use unix_core::session::{loadavg, status_page};
 use unix_core::signal::pending::from_system;
 
@@ -61,7 +62,9 @@ pub fn run(session: &Session) -> Status {
         if enforcer.poll(session) {
             orphans.look_at_once();
         }
-        orphans.poll(&mut successors);
+        for number in orphans.poll(&mut successors) {
+            session.state.lock().condemn(number.0, 0);
+        }
         successors.forget_dead(session);
         if runtime::clock::now() >= next_count {
             next_count += loadavg::INTERVAL;
@@ -113,7 +116,7 @@ fn pass_signal_on(session: &Session, signal: u32) -> bool {
     let sight = session.sight();
     let Some(first) = sight.find(session.first.number.0) else { return !exposed::lives(session.first.number) };
     if signal == linux::SIGKILL {
-        session.state.lock().condemn(first.environment);
+        session.state.lock().condemn(first.environment, PATIENCE);
     }
     let information = from_system(signal);
     // A process that has gone meanwhile needs no signal.

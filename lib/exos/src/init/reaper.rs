@@ -5,6 +5,7 @@
 //! The parent still finds the status in the public page that it has mapped. Only what has died already is
 //! touched, but for threads: they end with their process, as they would by themselves.
 
+use super::maimed;
 use super::setuid_spawner::SetuidSpawner;
 use crate::process::environment::{self, EnvironmentRef, PublicPage};
 use crate::process::reclaim::{self, DeadAccessList, still_present};
@@ -67,11 +68,13 @@ impl Orphans {
         self.next = 0;
     }
 
-    /// If it is time: buries orphans that have ended, and notes those that live.
-    pub(super) fn poll(&mut self, successors: &mut SetuidSpawner) {
+    /// If it is time: reaps orphans that have ended, and records those that live. The result is the processes that lost
+    /// an environment to the kernel, each once or more.
+    pub(super) fn poll(&mut self, successors: &mut SetuidSpawner) -> Vec<EnvironmentId> {
         if !successors.note_dead() && self.watched().all(exposed::lives) && clock::now() < self.next {
-            return;
+            return Vec::new();
         }
+        let (mut lost, mut threads) = (Vec::new(), Vec::new());
         self.alive.clear();
         let mut graves = Vec::new();
         let mut population = (0u64, 0u64);
@@ -80,6 +83,7 @@ impl Orphans {
             let number = info.number.load(Acquire);
             population.0 = population.0.wrapping_add(number);
             population.1 = population.1.wrapping_add(if info.alive() { number } else { 0 });
+            lost.extend(maimed::process_of(info, OWN));
             match orphan(info, successors) {
                 Some(Orphan::Process(made)) if info.alive() => self.alive.push(made.number),
                 // What was not born does not end by itself.
@@ -87,15 +91,19 @@ impl Orphans {
                     graves.extend(DeadAccessList::pin(&made, OWN));
                     release(info, &made, self.bank);
                 }
-                Some(Orphan::Thread(number)) => environment::release(number, OWN),
+                Some(Orphan::Thread(number)) => threads.push(number),
                 None => {}
             }
         }
+        // The enforcer looks at the threads of a process that lost its first one.
+        let is_lost = |thread: &EnvironmentId| lost.iter().any(|process| shares_root(*process, *thread));
+        threads.iter().filter(|thread| !is_lost(thread)).for_each(|thread| environment::release(*thread, OWN));
         free(&graves);
         if core::mem::replace(&mut self.population, population) != population {
             self.server.bury_the_dead();
         }
         self.next = clock::now() + INTERVAL;
+        lost
     }
 }
 
@@ -135,6 +143,12 @@ fn orphan(info: Environment, successors: &SetuidSpawner) -> Option<Orphan> {
         false if is_unborn => Some(Orphan::Unborn(made)),
         _ => None,
     }
+}
+
+/// Whether two environments have one address space.
+fn shares_root(one: EnvironmentId, other: EnvironmentId) -> bool {
+    let root = |number| exposed::environment(number).map(|info| info.root.load(Acquire));
+    root(one).is_some() && root(one) == root(other)
 }
 
 /// Destroys it; what it might use has gone to its kernel heir, and from there goes to the bank.

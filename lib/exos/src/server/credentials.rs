@@ -15,6 +15,7 @@ use linux_raw_sys::general as linux;
 use runtime::transfer::Message;
 use runtime::{EnvironmentId, PageNumber, clock, exposed, syscall};
 use unix_core::process::credentials::{Change, FIRST_APART};
+use unix_core::server::condemned::PATIENCE;
 use unix_core::server::protocol::{NO_NEW_PRIVILEGES, WINDOW_BYTES};
 use unix_core::session::pid_map::{PAIRS, PidMap};
 use unix_core::session::status_page;
@@ -166,18 +167,19 @@ impl Server {
         if other.is_err() && !exposed::lives(EnvironmentId(target)) {
             return Err(Errno::ESRCH);
         }
-        self.condemn(target);
+        self.condemn(target, PATIENCE);
         // A process that has made its words unreadable ends at its deadline.
         other.and_then(|other| sight.send(&other, &information)).or(Ok(()))
     }
 
-    /// Gives a process that is sent SIGKILL a deadline, at which the session destroys what still lives of it. The
-    /// environments that it stands in for see its end by themselves, if their libraries are whole.
-    pub fn condemn(&mut self, environment: u64) {
+    /// Gives a process that is to end a deadline, `patience` nanoseconds from now. Then the session destroys what still
+    /// lives of it. The environments that it stands in for see its end by themselves, if their libraries are whole.
+    pub fn condemn(&mut self, environment: u64, patience: u64) {
         let succession = self.succession();
-        let before = core::iter::successors(Some(environment), |number| succession.predecessor(*number));
+        let before = core::iter::successors(succession.predecessor(environment), |one| succession.predecessor(*one));
         let now = clock::now();
-        before.take(PAIRS).for_each(|number| self.condemned.add(number, now));
+        self.condemned.add(environment, now.saturating_add(patience));
+        before.take(PAIRS).for_each(|number| self.condemned.add(number, now.saturating_add(PATIENCE)));
         self.board[status_page::KILLS].fetch_add(1, SeqCst);
         crate::wait::kick_idle();
     }

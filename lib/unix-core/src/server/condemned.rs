@@ -1,4 +1,5 @@
-//! Deadlines of killed processes: each process that was sent SIGKILL, until the session destroys it.
+//! Deadlines of killed processes: each process that was sent SIGKILL, or that lost a thread to the kernel, until the
+//! session destroys it.
 //!
 //! Pure. The library of a process ends it by itself, mostly within a millisecond. A library whose words the program has
 //! overwritten may never do so; the session destroys what still lives at its deadline (`session::enforcer`).
@@ -7,7 +8,7 @@
 use alloc::vec::Vec;
 
 /// Nanoseconds that a library has to end its process. With the time until the session runs, death comes within 100 ms.
-const PATIENCE: u64 = 40_000_000;
+pub const PATIENCE: u64 = 40_000_000;
 
 /// The killed processes, by number of the environment, with their deadlines on the clock since boot.
 #[derive(Clone, Debug, Default)]
@@ -15,9 +16,9 @@ pub struct Condemned(Vec<(u64, u64)>);
 
 impl Condemned {
     /// Adds an environment. A second SIGKILL does not move the deadline.
-    pub fn add(&mut self, environment: u64, now: u64) {
+    pub fn add(&mut self, environment: u64, deadline: u64) {
         if self.0.iter().all(|(known, _)| *known != environment) {
-            self.0.push((environment, now.saturating_add(PATIENCE)));
+            self.0.push((environment, deadline));
         }
     }
 
@@ -42,9 +43,9 @@ mod tests {
         condemned.add(7, 100);
         condemned.add(8, 200);
         condemned.add(7, 300);
-        assert_eq!(condemned.next(), Some(100 + PATIENCE));
-        assert!(condemned.take_due(99 + PATIENCE).is_empty());
-        assert_eq!(condemned.take_due(100 + PATIENCE), [7]);
-        assert_eq!((condemned.take_due(200 + PATIENCE), condemned.next()), (alloc::vec![8], None));
+        assert_eq!(condemned.next(), Some(100));
+        assert!(condemned.take_due(99).is_empty());
+        assert_eq!(condemned.take_due(100), [7]);
+        assert_eq!((condemned.take_due(200), condemned.next()), (alloc::vec![8], None));
     }
 }
