@@ -6,6 +6,7 @@
 mod debugging;
 mod disks;
 mod first_screen;
+mod go;
 mod linux_on_a_wire;
 mod little_room;
 mod network;
@@ -32,6 +33,7 @@ use super::case::{Case, Verdict};
 use debugging::DEBUGGING;
 use disks::DISKS;
 use first_screen::FIRST_SCREEN;
+use go::GO;
 use linux_on_a_wire::{LINUX, LINUX_ON_A_WIRE};
 use little_room::{LITTLE_ROOM, MOUNTS};
 use network::NETWORK;
@@ -347,9 +349,16 @@ const LIMITS: (Duration, &str) = (Duration::from_secs(3), "200");
 /// The same where Debian packages are downloaded and configured.
 const PACKAGE_LIMITS: (Duration, &str) = (Duration::from_secs(60), "900");
 
+/// What a visit needs that takes long, and its limits.
+const LONG: &str = "timeout";
+const LONG_LIMITS: (Duration, &str) = (Duration::from_secs(1800), "7200");
+
 impl Visit {
     /// What it takes, roughly, and at most.
     fn limits(&self) -> (Duration, &'static str) {
+        if self.needs.contains(&LONG) {
+            return LONG_LIMITS;
+        }
         if self.needs.contains(&"dpkg-deb") { PACKAGE_LIMITS } else { LIMITS }
     }
 }
@@ -362,8 +371,8 @@ const TRIAL: &str = "front-door::emulation_is_found_to_run_chitin";
 
 /// The tests whose names contain `filter`.
 pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, filter: &str) -> Vec<Case> {
-    let full = [&LARGE_SERVERS[..], &LARGE_WIRE, &LINUX_ON_A_WIRE, &DISKS];
-    let large = if depth == Depth::Full { full } else { [&[][..]; 4] };
+    let full = [&LARGE_SERVERS[..], &LARGE_WIRE, &LINUX_ON_A_WIRE, &DISKS, &GO];
+    let large = if depth == Depth::Full { full } else { [&[][..]; 5] };
     let visits = VISITS
         .iter()
         .chain(&NETWORK)
