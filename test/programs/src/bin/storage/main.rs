@@ -5,7 +5,9 @@
 
 extern crate alloc;
 
+mod bounds;
 mod costs;
+mod faults;
 mod program;
 mod volume;
 
@@ -14,13 +16,18 @@ use abi::limits::{TRANSACTION_BLOCKS, TRANSACTION_BYTES};
 use abi::storage::{FLUSH, PROGRAM, ROOT, UNDECLARED, action, phase, state, step, usage};
 use alloc::format;
 use core::sync::atomic::Ordering::Acquire;
+use bounds::{a_recovery_takes_few_steps_for_each_block, the_kernel_has_little_memory_for_blocks};
 use costs::fault_153_rows_of_storage_64_to_a_batch;
+use faults::{
+    fault_63_programs_that_explode_are_stopped, fault_66_no_cycle_of_writes_can_be_made,
+    fault_69_a_disk_that_writes_wrongly_is_found_or_harmless,
+};
 use program::{DATA, DIRECTORY, ENDLESS, FIRST_ENTRY, GREEDY, OUTSIDE, OWNER};
 use runtime::{Error, KeyIndex, UserAddress, channel, exposed, key, syscall};
 use test_programs::{Outcome, World, check, granted, guest, refused};
 use volume::{
     KEY, SECRET, WORST, add, flush, info, modify, on_a_volume, once, open, persist, person, read, run, settled,
-    transaction, tree, write,
+    transaction, tree, visit, write,
 };
 use xn::format::BLOCK_SIZE;
 
@@ -29,11 +36,16 @@ guest! {
     Here what_was_not_closed_is_recovered;
     Here fault_61_programs_that_do_not_end_or_look_outside_are_refused;
     Here fault_62_only_the_declared_difference_is_accepted_by_the_kernel;
+    Here fault_63_programs_that_explode_are_stopped;
     Here fault_64_a_parent_waits_for_its_children_in_the_kernel;
     Here fault_65_a_freed_block_is_held_until_nothing_leads_to_it;
+    Here fault_66_no_cycle_of_writes_can_be_made;
     Here fault_67_a_fresh_block_shows_nothing_of_its_former_owner;
     Here fault_97_file_systems_do_not_reach_into_each_other;
+    Here fault_69_a_disk_that_writes_wrongly_is_found_or_harmless;
     Here fault_70_damage_is_found_when_a_block_is_bound;
+    Here the_kernel_has_little_memory_for_blocks;
+    Here a_recovery_takes_few_steps_for_each_block;
     Here a_disk_with_a_volume_is_not_raw;
     Here steps_need_their_right;
     Here arguments_that_make_no_sense;
@@ -112,18 +124,6 @@ fn what_was_not_closed_is_recovered(_: &World) -> Outcome {
         granted!(run(step::START, 0, 0));
         Ok(granted!(key::discard(alice)))
     })
-}
-
-/// Visits a metadata block of a recovery.
-fn visit(frame: u64) -> Outcome {
-    let mut cursor = 0;
-    loop {
-        match once(KEY, step::CHECK, frame, cursor) {
-            Ok(_) => return Ok(()),
-            Err(failure) if failure.error == Error::Again => cursor = failure.detail,
-            Err(failure) => check!(false, "a visit gave {failure:?}"),
-        }
-    }
 }
 
 fn fault_61_programs_that_do_not_end_or_look_outside_are_refused(_: &World) -> Outcome {

@@ -14,6 +14,15 @@ pub const ENDLESS: u8 = 3;
 pub const GREEDY: u8 = 4;
 /// Its programs take as long as a transaction of four sectors and sixteen shown blocks may.
 pub const HEAVY: u8 = 5;
+/// Programs of row 63, which are quick on sectors of zeros. Where the first entry is not 0: this owns program does not
+/// end,
+pub const SLOW: u8 = 6;
+/// and this one claims 80 blocks one by one.
+pub const CLAIMING: u8 = 7;
+/// Claims as many blocks as the sector says.
+pub const LARGE: u8 = 8;
+/// Has 600 instructions.
+pub const LONG: u8 = 9;
 
 /// Entries of a sector, and where they begin.
 pub const ENTRIES: usize = 4;
@@ -138,4 +147,32 @@ pub fn endless() -> Vec<u8> {
 /// Claims block 400 whatever the sector holds.
 pub fn greedy() -> Vec<u8> {
     [set(1, 400), set(2, 1), set(3, DATA.into()), op(0x85, 0, 0, 0, 1), set(0, 0), EXIT].concat()
+}
+
+/// Jumps in circles where the first entry is not 0.
+pub fn slow() -> Vec<u8> {
+    [load(2, 1, FIRST_ENTRY as i16), set(0, 0), jump_equal(2, 0, 1), op(0x05, 0, 0, -2, 0), EXIT].concat()
+}
+
+/// Claims blocks 600, 601, … where the first entry is not 0.
+pub fn claiming() -> Vec<u8> {
+    let mut program = alloc::vec![load(2, 1, FIRST_ENTRY as i16), set(0, 0), jump_equal(2, 0, 80 * 4)];
+    for block in 600..680 {
+        program.extend([set(1, block), set(2, 1), set(3, DATA.into()), op(0x85, 0, 0, 0, 1)]);
+    }
+    program.extend([set(0, 0), EXIT]);
+    program.concat()
+}
+
+/// Claims from block 600 on as many as the first entry says, cut to 32 bits.
+pub fn large() -> Vec<u8> {
+    let begin = [load(2, 1, FIRST_ENTRY as i16), set(0, 0), jump_equal(2, 0, 4), set(1, 600), op(0x77, 2, 0, 0, 32)];
+    [&begin[..], &[set(3, DATA.into()), op(0x85, 0, 0, 0, 1), set(0, 0), EXIT]].concat().concat()
+}
+
+/// Owns nothing, in 600 instructions.
+pub fn long() -> Vec<u8> {
+    let mut program = alloc::vec![set(0, 0); 599];
+    program.push(EXIT);
+    program.concat()
 }

@@ -1,6 +1,8 @@
 //! A volume for the tests: made on the raw disk, opened, and used by small helpers.
 
-use crate::program::{self, DATA, DIRECTORY, ENDLESS, ENTRIES, FIRST_ENTRY, GREEDY, HEAVY, OUTSIDE};
+use crate::program::{
+    self, CLAIMING, DATA, DIRECTORY, ENDLESS, ENTRIES, FIRST_ENTRY, GREEDY, HEAVY, LARGE, LONG, OUTSIDE, SLOW,
+};
 use abi::capability::Rights;
 use abi::device::operation::{KEY_SHIFT, READ, WRITE};
 use abi::device::{TransferRow, kind, status};
@@ -121,6 +123,15 @@ pub fn make(raw: &Raw) -> Outcome {
     let (owns, access) = (program::owns_heavy(), program::access_heavy());
     let heavy = template(Kind::Metadata, &[HEAVY, DATA], &owns, &access);
     install(raw, HEAVY, &heavy, [&owns, &access])?;
+    let exploding = [
+        (SLOW, program::slow()),
+        (CLAIMING, program::claiming()),
+        (LARGE, program::large()),
+        (LONG, program::long()),
+    ];
+    for (slot, owns) in &exploding {
+        install(raw, *slot, &template(Kind::Metadata, &[*slot, DATA], owns, &access), [owns, &access])?;
+    }
     install(raw, DATA, &template(Kind::Leaf, &[], &[], &[]), [&[], &[]])
 }
 
@@ -262,4 +273,17 @@ pub fn person() -> Result<(KeyIndex, u64), String> {
     let slot = granted!(key::reserve_slot());
     let component = granted!(syscall::key_derive(KEY, slot, u64::from(Rights::ALL.0), 0));
     Ok((slot, component))
+}
+
+/// Visits a metadata block of a recovery; the number of calls.
+pub fn visit(frame: u64) -> Result<u64, String> {
+    let (mut cursor, mut calls) = (0, 0);
+    loop {
+        calls += 1;
+        match once(KEY, step::CHECK, frame, cursor) {
+            Ok(_) => return Ok(calls),
+            Err(failure) if failure.error == Error::Again => cursor = failure.detail,
+            Err(failure) => check!(false, "a visit gave {failure:?}"),
+        }
+    }
 }
