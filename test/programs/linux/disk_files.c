@@ -2,8 +2,8 @@
  * Files of a directory against a model in memory: random operations, as fsx has them, over four files. A ballast that
  * is larger than memory comes in between, so that pages of the files leave memory and come back.
  *
- * Usage: disk_files DIRECTORY OPERATIONS SEED BALLAST [DISK]: BALLAST in MiB. The last store of a mapping is looked for
- * on DISK.
+ * Usage: disk_files DIRECTORY OPERATIONS SEED BALLAST [DISK]: BALLAST in MiB; -1: one byte of a file is changed and not
+ * in the model, which the program must find. The last store of a mapping is looked for on DISK.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -143,6 +143,15 @@ static void one(void) {
     check_size(model);
 }
 
+/* Changes a byte of a file and not of the model. */
+static void spoil(void) {
+    struct model *model = &models[chance(FILES)];
+    write_some(model, 0, PIECE);
+    long at = chance(PIECE);
+    unsigned char byte = model->bytes[at] ^ 1;
+    if (pwrite(model->file, &byte, 1, at) != 1) fail("pwrite", model, at);
+}
+
 /* Writes and reads more than memory holds. */
 static void load(long mebibytes) {
     static uint64_t block[1 << 17];
@@ -204,6 +213,7 @@ int main(int count, char **arguments) {
         one();
         if (ballast > 0 && step % (steps / 3) == steps / 6) load(ballast);
     }
+    if (ballast < 0) spoil();
     for (int index = 0; index < FILES; index++) {
         open_again(&models[index]);
         read_some(&models[index], 0, MOST);
