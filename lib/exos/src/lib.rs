@@ -13,12 +13,10 @@ extern crate alloc;
 
 pub mod budget;
 pub mod descriptor;
-pub mod disk;
 #[allow(unsafe_code, reason = "the gate is assembly")]
 pub mod entry;
 #[allow(unsafe_code, reason = "memory by address is what this module is for")]
 pub mod hw;
-pub mod init;
 #[allow(unsafe_code, reason = "it goes into the program, and sets segment bases")]
 pub mod loader;
 pub mod override_tables;
@@ -32,7 +30,6 @@ pub mod syscalls;
 pub mod terminal;
 pub mod upcalls;
 pub mod wait;
-pub mod wire;
 
 /// For programs that [`image!`] makes.
 pub use runtime;

@@ -28,7 +28,7 @@ use unix_core::signal::set::COUNT;
 pub struct ProcessInfo {
     /// Its number.
     pub number: u64,
-    /// The number of its environment, which may be another one: see `init::pid_map`.
+    /// The number of its environment, which may be another one: see `unix_core::session::pid_map`.
     pub environment: u64,
     /// Its parent.
     pub parent: u64,

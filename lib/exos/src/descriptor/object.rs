@@ -3,7 +3,7 @@
 use super::console::{FRAME, send, send_now, wait_for_room, write_console};
 use super::file_ops::FileOps;
 use super::open_file::OpenFile;
-use crate::disk::block_device::BlockDevice;
+use crate::descriptor::block_device::BlockDevice;
 use crate::hw::current::process;
 use crate::hw::usercopy;
 use crate::pipe::{self, Pipe, Side};

@@ -21,7 +21,8 @@ use runtime::lock::{Held, OwnerLock};
 use runtime::page::Allocator;
 
 /// Words of a record: the offset; references (0..32) and flags (32..64); the lock of the offset. The last one says
-/// whether a lock on the file was requested through it (bit 0) and its owner (8..64, see `syscalls::files::fcntl_owner`).
+/// whether a lock on the file was requested through it (bit 0) and its owner (8..64, see
+/// `syscalls::files::fcntl_owner`).
 const WORDS: usize = 4;
 /// Bit of the last word: a lock on the file was asked for.
 const LOCKED: u64 = 1;

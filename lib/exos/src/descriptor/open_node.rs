@@ -2,7 +2,7 @@
 
 use super::object::{Device, Object};
 use super::open_file::OpenFile;
-use crate::disk::block_device::BlockDevice;
+use crate::descriptor::block_device::BlockDevice;
 use crate::hw::current::process;
 use crate::pipe::{self, Pipe, Side};
 use crate::server::client::Opened;

@@ -1,5 +1,5 @@
 //! A pipe of a connection that was closed before it was accepted: its contents, and how another pipe with the same
-//! contents is made (`server::sockets::unaccepted`).
+//! contents is made (`exos_server::sockets::unaccepted`).
 
 use super::pipe_end::{Pipe, Side};
 use crate::hw::current::process;

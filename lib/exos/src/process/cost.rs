@@ -7,7 +7,7 @@ use runtime::{EnvironmentId, Kind, channel, exposed};
 use unix_core::process::rusage::Rusage;
 
 /// Sends the cost of one environment; without a `usage` what the kernel counts. One that is gone has none.
-pub(crate) fn send(number: EnvironmentId, usage: Option<&Rusage>, program: &[u8]) {
+pub fn send(number: EnvironmentId, usage: Option<&Rusage>, program: &[u8]) {
     let Some(info) = exposed::environment(number) else { return };
     let counted = |figure: fn(&Rusage) -> u64| usage.map_or(NOT_COUNTED, figure);
     let exposed = |word: &AtomicU64| word.load(Relaxed);

@@ -1,8 +1,8 @@
 //! Futexes: threads that wait for a word of the program (futex(2)).
 //!
 //! A thread that waits sleeps on a word of its own record, which who wakes it sets; the queue is the process's. Of
-//! words in memory that several processes share the server keeps the queue (`server::futexes`), unless the program says
-//! that no other process uses them.
+//! words in memory that several processes share the server keeps the queue (`exos_server::shared_futex`), unless the
+//! program says that no other process uses them.
 
 use super::thread::Thread;
 use crate::hw::current::{process, thread};
@@ -256,7 +256,8 @@ pub fn requeue(request: Requeue, private: bool) -> Result<[u64; 2]> {
     Ok([futexes.wake(from, wake, ANY), futexes.requeue(from, to, move_most)])
 }
 
-/// `FUTEX_WAKE_OP`: changes the second word, wakes those of the first, and those of the second if its old value compares.
+/// `FUTEX_WAKE_OP`: changes the second word, wakes those of the first, and those of the second if its old value
+/// compares.
 pub fn wake_and_change([first, second]: [u64; 2], most: [u64; 2], operation: u32, private: bool) -> Result<u64> {
     let (first, second) = (aligned(first)?, aligned(second)?);
     let signed = |shift: u32| ((operation << (20 - shift)) as i32 >> 20) as u32;
@@ -291,8 +292,9 @@ pub fn wake_and_change([first, second]: [u64; 2], most: [u64; 2], operation: u32
     Ok(woken)
 }
 
-/// `FUTEX_LOCK_PI`: takes the mutex whose word names its owner. A caller that blocks donates the rest of its slice to the
-/// owner. The waiter that an unlock wakes claims the word itself, so waiters take the mutex in the order of arrival.
+/// `FUTEX_LOCK_PI`: takes the mutex whose word names its owner. A caller that blocks donates the rest of its slice to
+/// the owner. The waiter that an unlock wakes claims the word itself, so waiters take the mutex in the order of
+/// arrival.
 ///
 /// # Errors
 /// `EDEADLK` where the caller is the owner; `ESRCH` where no thread is; `EAGAIN` without `may_wait`; `ETIMEDOUT`.
@@ -391,8 +393,8 @@ pub fn wait_requeue_pi([from, to]: [u64; 2], value: u32, deadline: Option<u64>, 
 /// wait for that mutex. How many threads these are.
 ///
 /// # Errors
-/// `EINVAL` where a thread waits for the first word otherwise than by [`wait_requeue_pi`] for this mutex; `EAGAIN` where
-/// the first word has another value.
+/// `EINVAL` where a thread waits for the first word otherwise than by [`wait_requeue_pi`] for this mutex; `EAGAIN`
+/// where the first word has another value.
 pub fn requeue_pi(request: Requeue, private: bool) -> Result<u64> {
     let [from, to] = request.words;
     if from == to || request.most[0] != 1 {
@@ -427,8 +429,8 @@ pub fn release_inheriting(ended: &Thread) {
     }
 }
 
-/// `FUTEX_UNLOCK_PI`: frees the word and wakes the first waiter. The bit of waiters stays while a woken waiter is about to
-/// claim the word, so that no other thread takes the word without this call.
+/// `FUTEX_UNLOCK_PI`: frees the word and wakes the first waiter. The bit of waiters stays while a woken waiter is about
+/// to claim the word, so that no other thread takes the word without this call.
 ///
 /// # Errors
 /// `EPERM` where the caller is not the owner.

@@ -1,7 +1,7 @@
 //! Objects that a process wants loaded before its program begins, to replace calls of ExOS (`link/preload.h`).
 //!
-//! `EXOS_PRELOAD` in the environment names them, with colons between, as `LD_PRELOAD` does for the C library. They lie in the
-//! memory of the program, which fork copies and `execve` forgets.
+//! `EXOS_PRELOAD` in the environment names them, with colons between, as `LD_PRELOAD` does for the C library. They lie
+//! in the memory of the program, which fork copies and `execve` forgets.
 
 use super::Process;
 use super::call::Call;

@@ -8,7 +8,7 @@
 
 pub mod call;
 pub mod children;
-pub(crate) mod cost;
+pub mod cost;
 pub mod environment;
 pub mod exec;
 mod exec_file;

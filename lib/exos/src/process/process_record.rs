@@ -159,7 +159,7 @@ pub struct Process {
     /// The number of the environment of its first thread.
     pub number: AtomicU64,
     /// The number of the environment that it began in, which is its own; 0: it is still there.
-    /// See `init::pid_map`.
+    /// See `unix_core::session::pid_map`.
     pub first_number: AtomicU64,
     /// Address of the environment area of its first thread.
     pub area: AtomicU64,

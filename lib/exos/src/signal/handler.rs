@@ -104,7 +104,8 @@ fn lay_out(stack: u64, asked: bool) -> Option<frame::Layout> {
     Some(layout)
 }
 
-/// `rt_sigreturn`: resumes the code that the handler interrupted. The frame lies where the handler's return left the stack.
+/// `rt_sigreturn`: resumes the code that the handler interrupted. The frame lies where the handler's return left the
+/// stack.
 pub fn return_from_handler(context: &mut Context) -> Result<()> {
     let from = begin_return(context)?;
     signal_frame::take_registers(&mut context.registers, from)

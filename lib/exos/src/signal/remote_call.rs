@@ -1,5 +1,5 @@
 //! Requests to other processes: the library of the other process is asked, by way of the server, which knows who may
-//! (`server::programs::process_requests`).
+//! (`exos_server::programs::process_requests`).
 //!
 //! A process that is stopped, or that waits for another one to hand its memory back, does not answer in time.
 

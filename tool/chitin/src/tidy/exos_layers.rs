@@ -18,17 +18,15 @@ use super::{Finding, Subject};
 pub const FILE: &str = "tool/chitin/exos-layers.toml";
 const ROOT: &str = "lib/exos/src/";
 /// The layers from below, each with its modules. The longest name that begins a path says its layer.
-const LAYERS: [&[&str]; 10] = [
+const LAYERS: [&[&str]; 8] = [
     &["hw"],
     &["server::client", "loader"],
     &["budget"],
-    &["wait", "process_table", "upcalls", "descriptor", "pipe", "terminal", "signal", "disk::block_device"],
+    &["wait", "process_table", "upcalls", "descriptor", "pipe", "terminal", "signal"],
     &["process"],
     &["procfs"],
     &["syscalls"],
     &["entry", "override_tables"],
-    &["server", "disk", "wire"],
-    &["init"],
 ];
 
 #[derive(Debug, Default, Deserialize)]
@@ -203,7 +201,7 @@ mod tests {
         assert_eq!(found("hw/frame.rs", source), ["hw/frame.rs -> entry::gate"]);
         let source = "use super::super::{wait, syscalls::Call};";
         assert_eq!(found("process/exit.rs", source), ["process/exit.rs -> syscalls"]);
-        let subject = Subject::planted(vec![(&format!("{ROOT}hw/mapping.rs"), "use crate::init::boot;")]);
+        let subject = Subject::planted(vec![(&format!("{ROOT}hw/mapping.rs"), "use crate::entry::gate;")]);
         assert_eq!(check(&subject).len(), 1);
     }
 
@@ -218,8 +216,7 @@ mod tests {
     #[test]
     fn the_longest_name_says_the_layer() {
         let of = |path: &str| layer(&module_of(path));
-        assert!(of("server/client/open.rs") < of("pipe/mod.rs") && of("syscalls/path.rs") < of("server/dispatch.rs"));
-        assert!(of("disk/block_device.rs") < of("process/exit.rs") && of("disk/keeper.rs") > of("syscalls/path.rs"));
+        assert!(of("server/client/open.rs") < of("pipe/mod.rs") && of("syscalls/path.rs") < of("entry/gate.rs"));
         assert_eq!(of("lib.rs"), None);
     }
 }

@@ -7,7 +7,7 @@ use super::{Finding, Subject};
 
 /// A folder of crates and the folders whose crates these may import. The
 /// first row that fits a crate holds; `*` stands for any one name.
-const TABLE: [(&str, &[&str]); 24] = [
+const TABLE: [(&str, &[&str]); 26] = [
     ("abi", &[]),
     ("mechanism/*", &["abi", "mechanism/downloaded-code"]),
     ("kernel/machine", &["abi"]),
@@ -41,6 +41,37 @@ const TABLE: [(&str, &[&str]); 24] = [
             "lib/internet",
             "lib/bpf-loader",
             "lib/pcap-language",
+        ],
+    ),
+    (
+        "lib/exos-server",
+        &[
+            "abi",
+            "mechanism/*",
+            "lib/linux-abi",
+            "lib/vfs",
+            "lib/vm",
+            "lib/unix-core",
+            "lib/program",
+            "lib/runtime",
+            "lib/cffs",
+            "lib/network",
+            "lib/internet",
+            "lib/exos",
+        ],
+    ),
+    (
+        "lib/exos-init",
+        &[
+            "abi",
+            "lib/linux-abi",
+            "lib/vfs",
+            "lib/vm",
+            "lib/unix-core",
+            "lib/program",
+            "lib/runtime",
+            "lib/exos",
+            "lib/exos-server",
         ],
     ),
     ("app/*", &["abi", "mechanism/*", "lib/*"]),

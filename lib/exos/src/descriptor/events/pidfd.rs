@@ -1,5 +1,5 @@
-//! `pidfd`: a descriptor of a process, which stays that one's when its number is another's (pidfd_open(2)). It can be read when
-//! the process has ended, and there is nothing to read.
+//! `pidfd`: a descriptor of a process, which stays that one's when its number is another's (pidfd_open(2)). It can be
+//! read when the process has ended, and there is nothing to read.
 
 use crate::descriptor::file_ops::FileOps;
 use crate::descriptor::object::Event;

@@ -5,11 +5,11 @@
 use super::internet_socket::InternetSocket;
 use super::socket::{Kind, Socket};
 use crate::budget;
+use crate::descriptor::block_device::BlockDevice;
 use crate::descriptor::events::eventfd::EventCounter;
 use crate::descriptor::events::timerfd::Timer;
 use crate::descriptor::object::{Device, Object};
 use crate::descriptor::open_file::OpenFile;
-use crate::disk::block_device::BlockDevice;
 use crate::hw::current::process;
 use crate::pipe::{Pipe, Side};
 use crate::terminal::Terminal;

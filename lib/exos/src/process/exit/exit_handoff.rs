@@ -1,4 +1,4 @@
-//! What a process leaves that others go on using: see `server::pages::orphaned_pages`.
+//! What a process leaves that others go on using: see `exos_server::pages::orphaned_pages`.
 //!
 //! Its children have what it made before they began: pipes, sockets, counters and records of open files. They also have
 //! the pages with their own library's data, which stay their parent's for the next child (`process::fork`). Others have

@@ -4,7 +4,7 @@
 //! No process preempts another. At the end of a slice a thread that computes looks who wants the CPU, and leaves some
 //! of its own slices to those of a higher rank (`nice_share`). A process is believed what it says of itself as far as
 //! it puts itself below the usual rank: saying so it harms only itself. What puts it above stands in the server's table
-//! (`server::programs::priority_table`), or holds for nothing.
+//! (`exos_server::programs::priority_table`), or holds for nothing.
 
 use crate::hw::current::{process, thread};
 use crate::process::cpu_placement;

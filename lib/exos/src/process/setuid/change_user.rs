@@ -1,4 +1,4 @@
-//! Another user: what a process does before the server takes the key of its old one (see `server::principals`).
+//! Another user: what a process does before the server takes the key of its old one (see `exos_server::principals`).
 //!
 //! From then on it opens only what its new user may. While it still can, it makes its own what it has from relatives of
 //! the old user. Copy-on-write memory is copied now. What it shares on purpose (pipes, offsets, sockets, shared memory)

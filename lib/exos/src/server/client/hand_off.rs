@@ -1,4 +1,5 @@
-//! Hand-off of pages to the server: how a process that ends leaves it those that others use (`server::pages::orphaned_pages`).
+//! Hand-off of pages to the server: how a process that ends leaves it those that others use
+//! (`exos_server::pages::orphaned_pages`).
 
 use super::Client;
 use core::sync::atomic::Ordering::Relaxed;

@@ -1,9 +1,9 @@
 //! A process's side of the server: its connection, whose window carries paths and bytes. Each part has a function for
 //! each operation that it is about.
 //!
-//! `names`, `open`, `attributes` and `mounts` are operations on paths, `io` and `handles` those on files that the process
-//! holds. `locks_and_sockets` and `ipc` are about what strangers share, `internet` and `disk` about sockets and raw
-//! disks.
+//! `names`, `open`, `attributes` and `mounts` are operations on paths, `io` and `handles` those on files that the
+//! process holds. `locks_and_sockets` and `ipc` are about what strangers share, `internet` and `disk` about sockets and
+//! raw disks.
 //! `registration` tells the server of children. `dcache` finds paths and `mapped_pages` reads files without an RPC;
 //! `rpc` asks without a connection.
 
@@ -23,6 +23,7 @@ mod open;
 mod priority_table;
 mod registration;
 mod rpc;
+mod unaccepted;
 
 pub use disk::disk_line;
 pub use hand_off::HandedOffPage;

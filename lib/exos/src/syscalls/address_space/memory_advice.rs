@@ -1,7 +1,7 @@
 //! Calls by which a program says what it does with its memory, or asks how it lies: `madvise`, `msync`, `mincore`.
 
 use super::memory::end_of;
-use crate::disk::block_device;
+use crate::descriptor::block_device;
 use crate::hw::usercopy;
 use crate::process::revocation;
 use crate::procfs::truncate_notify::cut_mappings;

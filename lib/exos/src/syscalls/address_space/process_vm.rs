@@ -1,5 +1,5 @@
-//! `process_vm_readv` and `process_vm_writev`: the memory of another process, whose library reads and writes it for who may look
-//! into that process (`server::programs::process_requests`).
+//! `process_vm_readv` and `process_vm_writev`: the memory of another process, whose library reads and writes it for who
+//! may look into that process (`exos_server::programs::process_requests`).
 
 use crate::hw::usercopy;
 use crate::procfs::process_memory::{AT_ONCE, fetch, read_own, store, write_own};

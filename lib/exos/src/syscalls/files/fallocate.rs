@@ -1,9 +1,9 @@
 //! Calls that few programs make: room in files, copies between them, files without names, and
 //! advice that memory files need not follow.
 
+use crate::descriptor::block_device;
 use crate::descriptor::object::{MOST, Object};
 use crate::descriptor::open_file::OpenFile;
-use crate::disk::block_device;
 use crate::hw::usercopy;
 use crate::procfs::truncate_notify::cut_mappings;
 use crate::syscalls::dispatch::Call;

@@ -1,10 +1,10 @@
 //! Calls that move bytes: read, write and their kin.
 
+use crate::descriptor::block_device;
 use crate::descriptor::fd_pins::Used;
 use crate::descriptor::object::{Event, MOST, Object};
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::sockets::socket::Socket;
-use crate::disk::block_device;
 use crate::hw::current::thread;
 use crate::hw::usercopy;
 use crate::process::cpu_time::{READ, WRITTEN};

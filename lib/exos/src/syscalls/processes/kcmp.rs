@@ -1,5 +1,5 @@
-//! `kcmp`: whether two processes share something (kcmp(2)). Two descriptions are the same where their records are, which relatives
-//! have in common; another process is asked for the number of its own.
+//! `kcmp`: whether two processes share something (kcmp(2)). Two descriptions are the same where their records are,
+//! which relatives have in common; another process is asked for the number of its own.
 
 use crate::process::Process;
 use crate::process_table;
