@@ -399,6 +399,7 @@ fn first_mailbox(windows: &mut Mappings, pages: Allocator, number: u64) -> Resul
 
 /// The record of a process that is no copy of another: the first one's, or that of a set-id successor.
 pub(in crate::process) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process> {
+    let options = words[first_process::OPTIONS_WORD] as u32;
     let number = area::number().0;
     thread.begin_again();
     let mut windows = Mappings::default();
@@ -458,11 +459,8 @@ pub(in crate::process) fn make_first(words: &[u64], thread: &'static Thread) -> 
         bank: EnvironmentId(words[first_process::BANK_WORD]),
         image_table: PageNumber(words[first_process::IMAGE_TABLE_WORD]),
         summary: Summary::default(),
-        options: AtomicU32::new(words[first_process::OPTIONS_WORD] as u32),
-        calls: CallTable::of_image(
-            image::running()?,
-            words[first_process::OPTIONS_WORD] as u32 & option::TRACE_CALLS != 0,
-        ),
+        options: AtomicU32::new(options),
+        calls: CallTable::of_image(image::running()?, options & option::TRACE_CALLS != 0),
         extensions: Lock::new(BTreeMap::new()),
         traps: TrapCounts::default(),
         has_threads: AtomicBool::new(false),
