@@ -98,3 +98,13 @@ fn fault_68_longer_workloads() {
     seeded(&mut campaign, 0..400);
     assert!(campaign.report.states > 10_000, "{:?}", campaign.report);
 }
+
+/// The states that machines mount: each differs from the others and has durable files.
+#[test]
+fn images_of_crash_states_have_durable_files() {
+    let images: Vec<_> = (0..20).map(crash::cffs::image::image).collect();
+    let files: Vec<usize> = images.iter().map(|image| image.durable.len()).collect();
+    println!("durable files: {files:?}");
+    assert!(files.iter().all(|count| *count > 0) && files.iter().sum::<usize>() >= 60, "{files:?}");
+    assert!((1..20).all(|index| images[index].bytes != images[index - 1].bytes));
+}

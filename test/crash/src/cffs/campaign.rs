@@ -136,6 +136,25 @@ impl Campaign {
         self.decoder = Decoder::default();
     }
 
+    /// Runs a workload and cuts the power at one of its flushes. The result is a judged state, with the files that were
+    /// acknowledged and not touched since.
+    pub fn crash(&mut self, steps: &[(Operation, Persist)]) -> (Vec<Cell>, Vec<(String, Vec<u8>)>) {
+        let recorder = Recorder::new(self.base.clone());
+        let (history, marks) = self.run(&recorder, steps);
+        let disk = recorder.0.borrow().clone();
+        // Not before the volume was marked as mounted: else there is nothing to recover.
+        let begun = marks.first().map_or(0, |mark| mark.moment);
+        let moments: Vec<usize> = moments(&disk).into_iter().filter(|moment| *moment >= begun).collect();
+        let moment = moments[self.random.below(moments.len())];
+        let mut states = Vec::new();
+        let mut seen = Seen::default();
+        at_moment(&disk, moment, self.limit, &mut self.random, &mut seen, &mut |cells| states.push(cells));
+        let cells = states.swap_remove(self.random.below(states.len()));
+        self.judge(&cells, &history, &marks, moment).unwrap_or_else(|fault| panic!("{steps:?}, event {moment}: {fault}"));
+        let durable = known(&history, &marks, moment).unchanged();
+        (cells, durable)
+    }
+
     fn run(&mut self, recorder: &Recorder, steps: &[(Operation, Persist)]) -> (History, Vec<Mark>) {
         let (mut system, _) = self.arena.mount(recorder.clone(), mount(7_777)).expect("it is closed");
         let mut numbers = BTreeMap::new();

@@ -3,6 +3,7 @@
 pub mod campaign;
 pub mod decoder;
 pub mod device;
+pub mod image;
 pub mod oracle;
 pub mod workload;
 

@@ -5,6 +5,7 @@
 //! a name has one; an inode with one name at all times has exactly one.
 
 use super::device::Recorder;
+use super::image::unchanged;
 use super::model::{Content, Id, Model, Node};
 use super::workload::History;
 use cffs::file_system::FileSystem;
@@ -76,6 +77,13 @@ impl Known<'_> {
 
     fn versions(&self, id: Id) -> Vec<&Node> {
         self.models(self.since(id)).iter().filter_map(|model| model.nodes.get(&id)).collect()
+    }
+
+    /// Path and contents of each file that is durable in its last version.
+    pub fn unchanged(&self) -> Vec<(String, Vec<u8>)> {
+        let ids = self.history.models[self.last].nodes.keys();
+        let named = self.models(self.synced);
+        ids.filter_map(|id| unchanged(self.models(self.since(*id)), named, *id)).collect()
     }
 
     /// Compares a recovered tree.

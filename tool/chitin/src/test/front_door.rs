@@ -3,6 +3,7 @@
 //! standard output and its standard error are compared; the error is one clear line where something is wrong. Nothing
 //! may be left: no temporary file, no process.
 
+mod crash_states;
 mod debugging;
 mod disks;
 mod first_screen;
@@ -30,8 +31,9 @@ use crate::workspace::Workspace;
 
 use super::Depth;
 use super::case::{Case, Verdict};
+use crash_states::{CRASH_STATES, MORE_CRASH_STATES, STATES};
 use debugging::DEBUGGING;
-use disks::DISKS;
+use disks::{DISKS, SMALL_DISKS};
 use first_screen::FIRST_SCREEN;
 use go::GO;
 use linux_on_a_wire::{LINUX, LINUX_ON_A_WIRE};
@@ -371,8 +373,8 @@ const TRIAL: &str = "front-door::emulation_is_found_to_run_chitin";
 
 /// The tests whose names contain `filter`.
 pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, filter: &str) -> Vec<Case> {
-    let full = [&LARGE_SERVERS[..], &LARGE_WIRE, &LINUX_ON_A_WIRE, &DISKS, &GO];
-    let large = if depth == Depth::Full { full } else { [&[][..]; 5] };
+    let full = [&LARGE_SERVERS[..], &LARGE_WIRE, &LINUX_ON_A_WIRE, &DISKS, &GO, &MORE_CRASH_STATES];
+    let large = if depth == Depth::Full { full } else { [&[][..]; 6] };
     let visits = VISITS
         .iter()
         .chain(&NETWORK)
@@ -381,6 +383,8 @@ pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, filter: 
         .chain(&DEBUGGING)
         .chain(&FIRST_SCREEN)
         .chain(&LITTLE_ROOM)
+        .chain(&CRASH_STATES)
+        .chain(&SMALL_DISKS)
         .chain(large.into_iter().flatten());
     let named = |visit: &'static Visit| (format!("front-door::{}", visit.name), visit);
     let chosen: Vec<_> = visits.map(named).filter(|(name, _)| name.contains(filter)).collect();
@@ -443,6 +447,9 @@ fn pay(visit: &Visit, root: &Path, folder: &Path) -> Result<Output> {
     command.env("CHITIN_ROOT", root).env("TMPDIR", temporary);
     if visit.needs.contains(&LINUX) {
         command.env("linux", peer::kernel(&Workspace::at(root))?);
+    }
+    if visit.needs.contains(&STATES) {
+        crash_states::write(visit, folder)?;
     }
     command.env("busybox", Workspace::at(root).cache().join("busybox-static/bin/busybox"));
     command.output().context("cannot start timeout")

@@ -79,7 +79,7 @@ const TABLE: [(&str, &[&str]); 26] = [
     ("test/*", &["abi", "mechanism/*", "lib/cffs", "lib/bpf-loader", "lib/pcap-language"]),
     ("bench/guest", &["abi", "mechanism/*", "lib/*"]),
     ("bench/peer", &["abi"]),
-    ("tool/chitin", &["abi", "mechanism/*", "lib/bpf-loader", "lib/cffs", "lib/network"]),
+    ("tool/chitin", &["abi", "mechanism/*", "lib/bpf-loader", "lib/cffs", "lib/network", "test/crash"]),
 ];
 
 pub fn check(subject: &Subject) -> Vec<Finding> {

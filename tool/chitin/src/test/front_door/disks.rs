@@ -1,7 +1,18 @@
 //! Programs whose data lies on a disk, and what is there after kills and a power cut. The visit kills the machine
 //! by the process number of its own run.
 
-use super::{Visit, packages};
+use super::{Visit, packages, well};
+
+/// Those of the default run.
+pub(super) const SMALL_DISKS: [Visit; 1] =
+    [well("a_file_of_100_gib_with_holes_outlives_its_run", HOLES, "107374182400\nmiddle\nend\n0\n4096\nd: clean\n")];
+
+/// Ends and middle of a file that is larger than its disk; the rest is zeros and takes no room.
+const HOLES: &str = r#"$chitin run --disk d:8M -- sh -c 'cd /disk; truncate -s 100G big; printf end | dd of=big bs=1 seek=107374182397 conv=notrunc 2> log
+    printf middle | dd of=big bs=4096 seek=13107200 conv=notrunc 2> log; sync'
+$chitin run --disk d -- sh -c 'cd /disk; stat -c %s big; dd if=big bs=4096 skip=13107200 count=1 2> log | head -c 6; echo
+    tail -c 3 big; echo; dd if=big bs=4096 skip=9999999 count=1 2> log | tr -d "\\000" | wc -c; dd if=big bs=4096 skip=9999999 count=1 2> log | wc -c'
+$chitin fs check d | cut -d ";" -f 1"#;
 
 /// Those of full runs.
 pub(super) const DISKS: [Visit; 3] = [
