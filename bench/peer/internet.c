@@ -1,6 +1,6 @@
 /*
  * Two processes of one machine that talk by Internet sockets over 127.0.0.1: a byte there and back by TCP and by UDP, a
- * whole connection, and much data one way.
+ * whole connection, much data one way, and requests of 1 KB to a server of HTTP with epoll.
  */
 #include "harness.h"
 
@@ -9,6 +9,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -16,6 +17,14 @@
 #define ROUNDS 16
 #define CONNECTIONS 4
 #define CHUNK 65536
+#define CLIENTS 8
+#define DOCUMENT 1024
+
+static const char request[] = "GET /document HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n";
+static char response[128 + DOCUMENT];
+static size_t response_size;
+/* Both ends of kept connections. */
+static int clients[CLIENTS], served[CLIENTS];
 
 /* The parent's end, the child's, and the listener of both. */
 static int near, far, listening;
@@ -87,6 +96,36 @@ static void connections(void)
 	}
 }
 
+/* One request after the other, as they become ready. A request comes whole. */
+static void serve_documents(void)
+{
+	struct epoll_event events[CLIENTS], event = { .events = EPOLLIN };
+	char text[512];
+	int poller = (int)checked(epoll_create1(0), "epoll_create1");
+	for (int each = 0; each < CLIENTS; each++) {
+		event.data.fd = served[each];
+		checked(epoll_ctl(poller, EPOLL_CTL_ADD, served[each], &event), "epoll_ctl");
+	}
+	for (;;) {
+		int ready = (int)checked(epoll_wait(poller, events, CLIENTS, -1), "epoll_wait");
+		for (int each = 0; each < ready; each++) {
+			ssize_t got = checked(read(events[each].data.fd, text, sizeof text), "read");
+			if (got > 13 && memcmp(text, "GET /document", 13) == 0)
+				checked(write(events[each].data.fd, response, response_size), "write");
+		}
+	}
+}
+
+static void documents(void)
+{
+	for (int round = 0; round < ROUNDS / CLIENTS; round++) {
+		for (int each = 0; each < CLIENTS; each++)
+			checked(write(clients[each], request, sizeof request - 1), "write");
+		for (int each = 0; each < CLIENTS; each++)
+			move_all(read, clients[each], response_size);
+	}
+}
+
 static int bound(int kind)
 {
 	socklen_t bytes = sizeof place;
@@ -114,6 +153,18 @@ static void open_datagrams(void)
 	near = bound(SOCK_DGRAM);
 	checked(connect(far, (struct sockaddr *)&place, sizeof place), "connect");
 	checked(connect(near, (struct sockaddr *)&other, sizeof other), "connect");
+}
+
+static void open_documents(void)
+{
+	int head = snprintf(response, 128, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n", DOCUMENT);
+	memset(response + head, 'd', DOCUMENT);
+	response_size = (size_t)head + DOCUMENT;
+	for (int each = 0; each < CLIENTS; each++) {
+		clients[each] = (int)checked(socket(AF_INET, SOCK_STREAM, 0), "socket");
+		checked(connect(clients[each], (struct sockaddr *)&place, sizeof place), "connect");
+		served[each] = (int)checked(accept(listening, NULL, NULL), "accept");
+	}
 }
 
 static void with_child(const char *name, uint64_t operations, operation *partner, operation *body)
@@ -149,6 +200,8 @@ int main(void)
 	close(near);
 	close(far);
 	with_child("connection", CONNECTIONS, serve, connections);
+	open_documents();
+	with_child("http-document", ROUNDS, serve_documents, documents);
 	open_datagrams();
 	with_child("udp-byte", ROUNDS, echo, round_trips);
 	return 0;
