@@ -14,6 +14,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::cell::RefCell;
 use core::sync::atomic::AtomicU64;
 use exos::hw::env_create::map;
 use exos::hw::mapping::{Mapping, Mappings};
@@ -31,7 +32,7 @@ use exos_server::principals::{Lists, Principals};
 use exos_server::wire::keeper as wire;
 use linux_abi::address_map::{PAGE_SIZE, SHOWN};
 use runtime::address_space::{Access, AddressSpace};
-use runtime::environment::Builder;
+use runtime::environment::{Builder, Child};
 use runtime::image::Image;
 use runtime::lock::Lock;
 use runtime::page::{self, Allocator};
@@ -46,30 +47,32 @@ const KEEPER_PAGES: u64 = 2048;
 const WIRE_PAGES: u64 = 3072;
 
 /// A line for people: what went wrong.
-pub type Failure = String;
+pub(crate) type Failure = String;
 type Outcome<T> = Result<T, Failure>;
 
 /// What the session made, and works with.
 #[derive(Debug)]
-pub struct Session {
+pub(crate) struct Session {
     /// The first process.
-    pub first: EnvironmentRef,
+    pub(crate) first: EnvironmentRef,
     /// Where its standard input comes through.
-    pub input: Source,
+    pub(crate) input: Source,
     /// What processes are told of the host.
-    pub board: Mapping,
-    /// Open windows.
-    pub mappings: Mappings,
+    pub(crate) board: Mapping,
     /// The session's key.
-    pub key: KeyIndex,
+    pub(crate) key: KeyIndex,
     /// The environment that holds the unused budget.
-    pub bank: EnvironmentId,
+    pub(crate) bank: EnvironmentId,
     /// The server of the file system and of keys.
-    pub server: EnvironmentId,
+    pub(crate) server: EnvironmentId,
     /// Whether the host asked for the cost of the run.
-    pub reports_cost: bool,
+    pub(crate) reports_cost: bool,
     /// What the server keeps, which lives in the same address space.
-    pub state: &'static Lock<Server>,
+    pub(crate) state: &'static Lock<Server>,
+    /// The key that the server and the keepers run under.
+    pub(super) name: KeyIndex,
+    /// The keeper of the wire, where the machine has a card.
+    pub(super) wire: RefCell<Option<Child>>,
     /// What all processes share.
     pub(super) common: Common,
     /// What a process is told that begins: see `birth`.
@@ -78,14 +81,14 @@ pub struct Session {
 
 impl Session {
     /// Processes as the session sees them.
-    pub fn sight(&self) -> ProcessTable {
+    pub(crate) fn sight(&self) -> ProcessTable {
         ProcessTable { key: KeyIndex::FIRST, succession: status_page::succession(self.board.words()) }
     }
 }
 
 /// Where standard input comes through.
 #[derive(Debug)]
-pub enum Source {
+pub(crate) enum Source {
     /// A pipe.
     Pipe(Pipe),
     /// The terminal that the first process controls.
@@ -113,7 +116,7 @@ mod header {
 }
 
 /// Makes everything, up to the first process, which does not run yet.
-pub fn start(archive: &'static [u8]) -> Outcome<Session> {
+pub(crate) fn start(archive: &'static [u8]) -> Outcome<Session> {
     let file =
         |name: &str| cpio::find(archive, name.as_bytes()).ok_or_else(|| format!("the boot archive has no {name}"));
     runtime::heap::provide_by(|pages| exos::budget::spare(Resource::Page) >= pages);
@@ -125,7 +128,8 @@ pub fn start(archive: &'static [u8]) -> Outcome<Session> {
     let mut windows = Mappings::default();
     let board = refused("the board", make_board(&mut windows, lists[0]))?;
     let reserve = exos::budget::reserve_of(exos::budget::pages_at_hand());
-    let (server, state, public) = make_server(archive, session, lists, board.words(), reserve, disks(&parsed))?;
+    let Services { server, state, public, name, wire } =
+        make_server(archive, session, lists, board.words(), reserve, disks(&parsed))?;
     let common = load_image(session, lists[0], image, &state.lock().shown())?;
     let bank = make_bank(session, public, reserve)?;
     state.lock().open_bank(bank.number, server, reserve);
@@ -151,13 +155,15 @@ pub fn start(archive: &'static [u8]) -> Outcome<Session> {
         first,
         input,
         board,
-        mappings: windows,
+
         key: session,
         bank: bank.number,
         server: server,
         state,
         common,
         words,
+        name,
+        wire: RefCell::new(wire),
     })
 }
 
@@ -280,6 +286,15 @@ fn map_image(image: &Image<'_>, pages: Allocator, shown: &[PageNumber]) -> Resul
     Ok(table)
 }
 
+/// What runs in the session's address space.
+struct Services {
+    server: EnvironmentId,
+    state: &'static Lock<Server>,
+    public: PageNumber,
+    name: KeyIndex,
+    wire: Option<Child>,
+}
+
 /// The server of the file system and of keys, its state, and the list of the publicly readable pages of processes of
 /// user 0.
 fn make_server(
@@ -289,7 +304,7 @@ fn make_server(
     board: &'static [AtomicU64],
     reserve: u64,
     disks: &[u8],
-) -> Outcome<(EnvironmentId, &'static Lock<Server>, PageNumber)> {
+) -> Outcome<Services> {
     let mut builder = refused("the server", Builder::sharing())?;
     let name = builder.key;
     let may_all = |list: PageNumber| syscall::access_list_set(KeyIndex::FIRST, list, 2, name, u64::from(Rights::ALL.0));
@@ -318,10 +333,8 @@ fn make_server(
         state.lock().server.keeper.contents = disks.to_vec();
         make_keeper(name, session, state)?;
     }
-    if card::is_there() {
-        make_wire_keeper(name, session, state)?;
-    }
-    Ok((child.number, state, zero.public))
+    let wire = if card::is_there() { Some(make_wire_keeper(name, session, state)?) } else { None };
+    Ok(Services { server: child.number, state, public: zero.public, name, wire })
 }
 
 /// The keeper of disks, an environment under the server's name in the same address space.
@@ -340,7 +353,7 @@ fn make_keeper(name: KeyIndex, session: KeyIndex, state: &'static Lock<Server>) 
 }
 
 /// The keeper of the wire, an environment like the one of disks.
-fn make_wire_keeper(name: KeyIndex, session: KeyIndex, state: &'static Lock<Server>) -> Outcome<()> {
+pub(super) fn make_wire_keeper(name: KeyIndex, session: KeyIndex, state: &'static Lock<Server>) -> Outcome<Child> {
     let what = "the keeper of the wire";
     let mut builder = refused(what, Builder::sharing())?;
     let derived = core::mem::replace(&mut builder.key, name);
@@ -348,11 +361,13 @@ fn make_wire_keeper(name: KeyIndex, session: KeyIndex, state: &'static Lock<Serv
     builder.stack(wire::STACK_PAGES).function(wire::run, core::ptr::from_ref(state) as u64);
     builder.budget(Resource::Page, WIRE_PAGES).budget(Resource::Pin, abi::limits::DEVICE_PINS);
     builder.budget(Resource::Filter, 1);
-    let child = refused(what, builder.create())?;
+    let mut child = refused(what, builder.create())?;
+    // The name is that of the server too: it outlives this child.
+    child.key = None;
     state.lock().server.wire.environment = Some(child.number);
     refused(what, key::grant(session, Rights::ALL, child.number, SESSION_SLOT))?;
     refused(what, grant_devices(child.number, kind::NETWORK, card::CARD_KEY))?;
-    refused(what, child.run(0, runtime::time_slice::ANY_POSITION)).map(|_| ())
+    refused(what, child.run(0, runtime::time_slice::ANY_POSITION)).map(|_| child)
 }
 
 /// A key that opens every disk.

@@ -11,7 +11,7 @@ use exos::process::cost::send;
 use runtime::{EnvironmentId, area, channel, clock, exposed, time_slice};
 
 /// The session sends what it knows, where the host asked for it. The first process has ended.
-pub fn report(session: &Session) {
+pub(crate) fn report(session: &Session) {
     if !session.reports_cost {
         return;
     }

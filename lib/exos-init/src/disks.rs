@@ -13,7 +13,7 @@ const AGAIN: u64 = 1_000_000_000;
 
 impl Session {
     /// Waits until the keeper has looked at every disk, and says what it left alone; false where the root is missing.
-    pub fn wait_for_disks(&self) -> bool {
+    pub(crate) fn wait_for_disks(&self) -> bool {
         if disk::find(0).is_none() {
             return true;
         }
@@ -27,7 +27,7 @@ impl Session {
     }
 
     /// Writes everything back and closes the volumes; whether that could be done.
-    pub fn end_disks(&self) -> bool {
+    pub(crate) fn end_disks(&self) -> bool {
         if disk::find(0).is_none() {
             return true;
         }

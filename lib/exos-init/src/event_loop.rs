@@ -5,6 +5,7 @@ use crate::console_tty;
 use crate::enforcer::Enforcer;
 use crate::reaper::Orphans;
 use crate::setuid_spawner::SetuidSpawner;
+use crate::wire_watch::WireWatch;
 use abi::area::PUBLIC_STATUS;
 use abi::environment::State;
 use abi::host_channel::{HEADER, PAYLOAD};
@@ -45,13 +46,14 @@ struct Input {
 }
 
 /// Pumps until the first process has ended; the result is how.
-pub fn run(session: &Session) -> Status {
+pub(crate) fn run(session: &Session) -> Status {
     let mut input = Input::default();
     let mut early = Vec::new();
     let first = session.first.number;
     let mut orphans = Orphans::new(session.bank, session.server);
     let mut successors = SetuidSpawner::default();
     let mut enforcer = Enforcer::default();
+    let mut wire = WireWatch::default();
     let mut next_count = runtime::clock::now() + loadavg::INTERVAL;
     while exposed::lives(first) {
         receive(session, &mut input, &mut early);
@@ -66,13 +68,15 @@ pub fn run(session: &Session) -> Status {
             session.state.lock().condemn(number.0, 0);
         }
         successors.forget_dead(session);
+        wire.poll(session);
         if runtime::clock::now() >= next_count {
             next_count += loadavg::INTERVAL;
             count_load(session);
         }
         let is_early = !early.is_empty() || input.is_early(session);
         let retry = is_early.then(|| clock(runtime::clock::now() + RETRY));
-        wait(session, &input, &orphans, (&successors, &enforcer), retry);
+        let further = [retry, wire.term(session)];
+        wait(session, &input, &orphans, (&successors, &enforcer), further);
     }
     status(session)
 }
@@ -210,14 +214,14 @@ fn wait(
     input: &Input,
     orphans: &Orphans,
     (successors, enforcer): (&SetuidSpawner, &Enforcer),
-    retry: Option<Term>,
+    further: [Option<Term>; 2],
 ) {
     let frames = &exposed::kernel().channel_frames;
     let mut terms = Vec::from([word(frames, Operator::NotEqual, 0), clock(orphans.next_look())]);
     terms.push(successors.term(session));
     terms.extend(enforcer.terms(session));
     terms.extend(input.term(session));
-    terms.extend(retry);
+    terms.extend(further.into_iter().flatten());
     let watched = [session.first.number].into_iter().chain(successors.alive()).chain(orphans.watched());
     let records = watched.filter_map(exposed::environment);
     terms.extend(records.map(|info| word(info.state_word(), Operator::NotEqual, State::Alive as u64)));

@@ -1,6 +1,9 @@
 //! The page of a socket: which word says what. Its holders and the server write it; the other side of a connection
 //! reads it.
 //!
+//! The page of a channel has the counts, the hint of its reader, and bytes at the same places. Its sender and its
+//! receiver write it.
+//!
 //! A stream's bytes lie at [`RING`] until its sender has a larger area; so do the datagrams that a socket received.
 //! Invariant: nothing here is believed: counts go through [`crate::ring`], and what a word leads to the server says.
 
@@ -50,6 +53,12 @@ pub const URGENT_SKIPPED: usize = 20;
 pub const FILTER_V6: usize = 21;
 /// What the other side wants to be told of by a call of the server: bits of [`watch`]. 0 where that is a process.
 pub const WATCH: usize = 25;
+/// Of a socket for datagrams: how often its channels have changed, or it was shut down.
+pub const CHANGES: usize = 26;
+/// Number of the channel that its holders send by; 0: the server sends.
+pub const CHANNEL: usize = 27;
+/// When the first datagram was sent that waits with the server, in ticks.
+pub const OLDEST: usize = 28;
 /// Where the keeper of the wire writes `struct tcp_info` of a connection, in the page of the other machine's side. The
 /// first word is 0 where no keeper does.
 pub const INFORMATION: usize = 192;

@@ -98,7 +98,13 @@ impl<'a> Adversary<'a> {
     }
 
     /// Proposes a transaction; a false one must be refused and change nothing.
-    pub(crate) fn propose(&mut self, page: usize, changes: &[Change<'_>], declared: &[Declared], lie: bool) -> Result<(), Error> {
+    pub(crate) fn propose(
+        &mut self,
+        page: usize,
+        changes: &[Change<'_>],
+        declared: &[Declared],
+        lie: bool,
+    ) -> Result<(), Error> {
         let before = self.snapshot(page);
         let stranger = lie && self.random.one_in(6);
         let credentials = if stranger { [STRANGER, 0, 0, 0] } else { [0; 4] };

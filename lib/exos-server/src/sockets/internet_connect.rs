@@ -5,7 +5,7 @@ use crate::pages::page_acl::Access;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use exos::wait;
 use internet::address::Endpoint;
-use internet::option::{self, Sort, Store};
+use internet::option::Sort;
 use internet::page::{self, OPTIONS, done, state};
 use internet::port_table::Protocol;
 use internet::ring::RESET;
@@ -103,9 +103,10 @@ impl FileServer {
             return Ok(NOTHING);
         }
         let peer = self.establish(node, listener)?;
-        let page = self.socket_of(peer)?.page.number().0;
-        self.open_to(self.principal_of(caller), page, Access::Read)?;
-        Ok([page, 0, 0, 0, 0])
+        let number = self.socket_of(peer)?.page.number().0;
+        self.open_to(self.principal_of(caller), number, Access::Read)?;
+        let waiter = self.socket_of(listener)?.page.words()[page::READER].load(Acquire);
+        Ok([number, waiter, 0, 0, 0])
     }
 
     /// A socket whose own end is the one that it connects to is its own other side, as TCP has it.
@@ -136,13 +137,7 @@ impl FileServer {
         if let Some(other) = net.sockets.get_mut(&peer) {
             (other.local, other.remote) = (remote, local);
             (other.peer, other.listener) = (Some(node), Some(listener));
-            // What was set of the listener holds for its connections.
-            for place in 0..option::WORDS {
-                let word = options.get(place);
-                if word != 0 {
-                    other.page.set(place, word);
-                }
-            }
+            other.page.copy_options(&options);
             other.page.set_state(state::CONNECTED);
         }
         let binding = net.binding(peer, &net.sockets[&peer]);

@@ -18,6 +18,7 @@ use internet::page::{self, RING, state};
 use internet::port_table::Protocol;
 use internet::ring::{Ring, advance};
 use linux_abi::errno::{Errno, Result};
+use runtime::clock;
 use unix_core::server::protocol::WINDOW_BYTES;
 use vfs::inode::NodeId;
 
@@ -27,6 +28,14 @@ const MORE: u64 = 1 << 24;
 const HAS_ADDRESS: u64 = 1 << 25;
 /// What each datagram that waits counts for in addition to its bytes, as on Linux.
 const OVERHEAD: u64 = 512;
+
+impl InternetSocket {
+    /// Its holders learn when the datagram was sent that waits first.
+    fn note_oldest(&self) {
+        let when = self.datagrams.front().map_or(0, |(head, _)| head.when);
+        self.page.words()[page::OLDEST].store(when, SeqCst);
+    }
+}
 
 impl FileServer {
     /// Where datagrams go from now on, and come from.
@@ -49,6 +58,7 @@ impl FileServer {
         let (local, remote) = (socket.local, socket.remote);
         socket.page.set_state(state::CONNECTED);
         self.net().table.change(node, |binding| (binding.local, binding.remote) = (local, remote));
+        self.break_channels_of(node);
         Ok(NOTHING)
     }
 
@@ -80,11 +90,21 @@ impl FileServer {
             0 => socket.remote,
             _ => to,
         };
-        let waiter = self.send_to(node, to, &bytes, Sending::from_bits(more))?;
-        Ok([bytes.len() as u64, waiter, 0, 0, 0])
+        let (waiter, receiver) = self.send_to(node, to, &bytes, Sending::from_bits(more))?;
+        // Without memory for a channel the server goes between, as before.
+        let channel = receiver.and_then(|(receiver, from)| self.channel_for(caller, (node, receiver), (from, to)).ok());
+        let [page, number, family] = channel.unwrap_or_default();
+        Ok([bytes.len() as u64, waiter, page, number, family])
     }
 
-    fn send_to(&mut self, node: NodeId, to: Endpoint, bytes: &[u8], sending: Sending) -> Result<u64> {
+    /// The thread that waits for it; the socket that received it and where it came from, if a channel may go there.
+    fn send_to(
+        &mut self,
+        node: NodeId,
+        to: Endpoint,
+        bytes: &[u8],
+        sending: Sending,
+    ) -> Result<(u64, Option<(NodeId, Endpoint)>)> {
         let socket = self.socket_of(node)?;
         let protocol = Internet::protocol_of(socket);
         if to.address.is_broadcast() && option::value(&socket.page, place::BROADCAST) == 0 {
@@ -111,10 +131,14 @@ impl FileServer {
         let either =
             |given: Option<u8>, place: usize| given.unwrap_or_else(|| option::value(&socket.page, place) as u8);
         let (ttl, service) = (u16::from(either(sending.hops, hops)), u16::from(either(sending.service, service)));
-        let head =
-            Head { length: bytes.len() as u64, from, to: Endpoint { address: to.address, port: ttl | service << 8 } };
-        match (socket.sort, socket.protocol) {
-            (Sort::Udp, _) if leaves => {
+        let to_with_hops = Endpoint { address: to.address, port: ttl | service << 8 };
+        let head = Head { length: bytes.len() as u64, from, to: to_with_hops, ..Head::default() };
+        if (socket.sort, leaves) == (Sort::Udp, false) {
+            let (waiter, receiver) = self.send_udp(node, Protocol::Udp, (to, head), bytes)?;
+            return Ok((waiter, receiver.map(|receiver| (receiver, from))));
+        }
+        let waiter = match (socket.sort, socket.protocol) {
+            (Sort::Udp, _) => {
                 if to.address.is_multicast() || to.address.is_broadcast() {
                     self.deliver_to_group(Protocol::Udp, to, head, bytes);
                 }
@@ -123,11 +147,11 @@ impl FileServer {
             (Sort::UdpLite, _) if leaves => Err(Errno::ENETUNREACH),
             (_, ECHO_V4 | ECHO_V6) if leaves => self.send_echo_over_wire(node, to, head, bytes),
             (_, protocol) if leaves => self.send_raw_over_wire(node, (protocol, to), head, bytes),
-            (Sort::Udp, _) => self.send_udp(node, Protocol::Udp, (to, head), bytes),
-            (Sort::UdpLite, _) => self.send_udp(node, Protocol::UdpLite, (to, head), bytes),
+            (Sort::UdpLite, _) => self.send_udp(node, Protocol::UdpLite, (to, head), bytes).map(|(waiter, _)| waiter),
             (_, ECHO_V4 | ECHO_V6) => self.send_echo(node, to, head, bytes),
             (_, protocol) => self.send_raw(node, protocol, head, bytes),
-        }
+        };
+        waiter.map(|waiter| (waiter, None))
     }
 
     /// The address that a datagram to another one comes from, and whether it leaves the machine.
@@ -147,20 +171,24 @@ impl FileServer {
         Ok(own.map_or((local, false), |(own, _)| (*own, true)))
     }
 
+    /// The thread that waits for it, and the one socket that it always goes to.
     fn send_udp(
         &mut self,
         node: NodeId,
         protocol: Protocol,
         (to, head): (Endpoint, Head),
         bytes: &[u8],
-    ) -> Result<u64> {
+    ) -> Result<(u64, Option<NodeId>)> {
         if to.address.is_multicast() || to.address.is_broadcast() {
-            return Ok(self.deliver_to_group(protocol, to, head, bytes));
+            return Ok((self.deliver_to_group(protocol, to, head, bytes), None));
         }
         let net = self.net();
         let draw = net.draw();
         match net.table.receiver(protocol, to, head.from, draw) {
-            Some(receiver) => Ok(self.deliver(receiver, head, bytes)),
+            Some(receiver) => {
+                let shares = net.table.find(receiver).is_some_and(|binding| binding.reuse_port);
+                Ok((self.deliver(receiver, head, bytes), (!shares).then_some(receiver)))
+            }
             None => {
                 // As an unreachable port is told: to a socket that is connected there.
                 let socket = self.socket_of(node)?;
@@ -170,7 +198,7 @@ impl FileServer {
                     socket.page.words()[page::ERROR].store(u64::from(Errno::ECONNREFUSED.number()), SeqCst);
                     wait::kick_idle();
                 }
-                Ok(0)
+                Ok((0, None))
             }
         }
     }
@@ -182,7 +210,8 @@ impl FileServer {
         let takes = |one: &InternetSocket| !is_group || one.groups.contains(&to.address);
         let found = net.table.receivers(protocol, to.port, head.from);
         let found: Vec<NodeId> = found.map(|binding| binding.socket).collect();
-        let found: Vec<NodeId> = found.into_iter().filter(|one| net.sockets.get(one).is_some_and(takes)).collect();
+        let found: Vec<NodeId> =
+            found.into_iter().filter(|one| net.sockets.get(one).is_some_and(|one| takes(one))).collect();
         found.into_iter().map(|one| self.deliver(one, head, bytes)).last().unwrap_or(0)
     }
 
@@ -271,6 +300,7 @@ impl FileServer {
 
     /// Gives a socket a datagram, if it has room. The thread that waits for it.
     pub(crate) fn deliver(&mut self, node: NodeId, head: Head, bytes: &[u8]) -> u64 {
+        let head = Head { when: clock::ticks(), ..head };
         let Ok(socket) = self.socket_of(node) else { return 0 };
         let buffer = option::value(&socket.page, place::RECEIVE_BUFFER).max(0) as u64 * 2;
         let buffer = if socket.page.words()[page::OPTIONS + place::RECEIVE_BUFFER].load(Acquire) == 0 {
@@ -284,6 +314,7 @@ impl FileServer {
             }
             socket.queued += head.length + OVERHEAD;
             socket.datagrams.push_back((head, bytes.to_vec()));
+            socket.note_oldest();
             socket.page.words()[page::CAME].fetch_add(1, SeqCst);
         }
         wait::kick_idle();
@@ -309,6 +340,7 @@ impl FileServer {
         if takes != 0 {
             socket.queued = socket.queued.saturating_sub(head.length + OVERHEAD);
             socket.datagrams.pop_front();
+            socket.note_oldest();
             socket.page.words()[page::ACCEPTED].fetch_add(1, SeqCst);
         }
         Ok([count, 0, 0, 0, 0])

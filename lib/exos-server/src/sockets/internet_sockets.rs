@@ -9,6 +9,7 @@
 //! - The page of a socket that is gone stays until the other side is gone, which may still read from it.
 //! - A page that comes from the pool is clear, and mapped by the server alone.
 
+use super::datagram_channels::{Channel, Habit};
 pub(crate) use super::socket_page::SocketPage;
 use super::wire_sockets::Queue;
 use crate::dispatch::{Answer, FileServer, NOTHING};
@@ -79,6 +80,8 @@ pub(crate) struct InternetSocket {
     pub(crate) parts: Vec<u8>,
     /// Groups that it takes datagrams for.
     pub(crate) groups: Vec<Address>,
+    /// Where it sent its last datagrams.
+    pub(super) habit: Habit,
     /// It stands for another machine: the keeper of the wire writes its page.
     pub(crate) is_wire: bool,
     /// It has no holder any more; the other side may still read its page.
@@ -89,8 +92,12 @@ pub(crate) struct InternetSocket {
 #[derive(Debug, Default)]
 pub(crate) struct Internet {
     pub(crate) table: PortTable,
-    pub(crate) sockets: BTreeMap<NodeId, InternetSocket>,
-    pool: VecDeque<SocketPage>,
+    /// Boxed: the tree moves its entries.
+    pub(crate) sockets: BTreeMap<NodeId, Box<InternetSocket>>,
+    pub(super) channels: Vec<Channel>,
+    /// Number of the channel that was made last.
+    pub(crate) last_channel: u64,
+    pub(crate) pool: VecDeque<SocketPage>,
     /// Pages in the pool at which runs are given back.
     pool_limit: usize,
     drawn: u64,
@@ -159,10 +166,10 @@ impl FileServer {
     }
 
     pub(crate) fn socket_of(&mut self, node: NodeId) -> Result<&mut InternetSocket> {
-        self.net().sockets.get_mut(&node).ok_or(Errno::EBADF)
+        self.net().sockets.get_mut(&node).map(Box::as_mut).ok_or(Errno::EBADF)
     }
 
-    fn take_page(&mut self) -> Result<SocketPage> {
+    pub(super) fn take_page(&mut self) -> Result<SocketPage> {
         for _ in 0..LOOKS.min(self.net().pool.len()) {
             let Some(page) = self.net().pool.pop_front() else { break };
             if page.is_free() {
@@ -229,10 +236,11 @@ impl FileServer {
             queued: 0,
             parts: Vec::new(),
             groups: Vec::new(),
+            habit: Habit::default(),
             is_wire: false,
             is_gone: false,
         };
-        self.net().sockets.insert(node, socket);
+        self.net().sockets.insert(node, Box::new(socket));
         Ok(node)
     }
 
@@ -286,6 +294,9 @@ impl FileServer {
             InternetRequest::Options => self.take_options(node),
             InternetRequest::Disconnect => self.disconnect_internet(node),
             InternetRequest::Wake => self.wake_other_side(node),
+            InternetRequest::ResetCard if !is_privileged => Err(Errno::EPERM),
+            InternetRequest::ResetCard => self.reset_card(),
+            InternetRequest::Channels => self.channels_of(caller, node),
             InternetRequest::Group => self.change_group(node, endpoint.address, words[2] != 0),
         }
     }
@@ -344,6 +355,9 @@ impl FileServer {
             port => port?,
         };
         self.socket_of(node)?.local.port = port;
+        if protocol == Protocol::Udp {
+            self.break_channels_of(node);
+        }
         Ok(port)
     }
 
@@ -512,6 +526,7 @@ impl FileServer {
             known.reuse_address = binding.reuse_address;
             known.reuse_port = binding.reuse_port;
         });
+        self.break_channels_of(node);
         Ok(NOTHING)
     }
 
@@ -520,7 +535,8 @@ impl FileServer {
         if socket.backlog.is_some() {
             return self.stop_listening(node);
         }
-        if let Some(listener) = socket.listener.take() {
+        self.break_channels_of(node);
+        if let Some(listener) = self.socket_of(node)?.listener.take() {
             self.leave_queue(listener, node);
         }
         let had_peer = self.socket_of(node)?.peer.is_some();
@@ -571,6 +587,7 @@ impl FileServer {
             return;
         }
         let _ = self.stop_if_listening(node);
+        self.remove_channels_of(node);
         let Ok(socket) = self.socket_of(node) else { return };
         let peer = socket.peer;
         // A connection that its listener never accepted is reset.

@@ -1,5 +1,6 @@
 //! Sockets in the server: names of Unix sockets, sockets of the Internet on loopback, and those on the wire.
 
+mod datagram_channels;
 mod internet_connect;
 pub(super) mod internet_datagrams;
 pub(super) mod internet_sockets;

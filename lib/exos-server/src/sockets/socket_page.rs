@@ -3,7 +3,7 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use exos::hw::mapping::{Mapping, PAGE_WORDS};
-use internet::option::Store;
+use internet::option::{self, Store};
 use internet::page::{self, GENERATION, OPTIONS};
 use linux_abi::errno::Result;
 use runtime::{PageNumber, exposed};
@@ -42,6 +42,21 @@ impl SocketPage {
     /// Whether the server alone maps it.
     pub(super) fn is_free(&self) -> bool {
         exposed::page(self.number()).is_some_and(|info| info.references() == 1)
+    }
+
+    /// What was set of a listener holds for its connections.
+    pub(super) fn copy_options(&self, listener: &Self) {
+        let (from, to) = (&listener.words()[OPTIONS..], &self.words()[OPTIONS..]);
+        for (from, to) in from.iter().zip(to).take(option::WORDS) {
+            let word = from.load(Acquire);
+            if word != 0 {
+                to.store(word, SeqCst);
+            }
+        }
+    }
+
+    pub(super) fn state(&self) -> u64 {
+        self.words()[page::STATE].load(Acquire) & (GENERATION - 1)
     }
 
     pub(crate) fn set_state(&self, new: u64) {

@@ -8,19 +8,21 @@ use crate::dispatch::{Answer, FileServer, NOTHING};
 use crate::principals::ANY_WINDOW;
 use crate::wire::requests::{Command, Outgoing};
 use alloc::vec;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
 use exos::hw::mapping::{Mapping, PAGE_WORDS};
 use exos::wait;
 use internet::address::{Address, Endpoint, Family};
 use internet::datagram::Head;
-use internet::option::{self, Sort, Store, place};
+use internet::option::{self, Sort, place};
 use internet::page::{self, state};
 use internet::port_table::Protocol;
-use internet::ring::LARGE;
+use internet::ring::{FINISHED, LARGE, RESET};
 use linux_abi::errno::{Errno, Result};
 use network::packet::{ICMP, ICMP6, UDP};
 use network::slab::Handle as Connection;
 use runtime::PageNumber;
+use runtime::page::Allocator;
 use vfs::handle::Handle;
 use vfs::inode::NodeId;
 use vfs::mount_table::Location;
@@ -107,12 +109,7 @@ impl FileServer {
         self.socket_of(listener)?.arrived.pop_front();
         let socket = self.socket_of(node)?;
         (socket.local, socket.remote) = (arrived.local, arrived.remote);
-        for place in 0..option::WORDS {
-            let word = options.get(place);
-            if word != 0 {
-                socket.page.set(place, word);
-            }
-        }
+        socket.page.copy_options(&options);
         socket.page.set_state(state::CONNECTED);
         let net = self.net();
         let binding = net.binding(node, &net.sockets[&node]);
@@ -137,6 +134,58 @@ impl FileServer {
         if self.wire.is_wanted && peer.is_some_and(|peer| is_wire(self.net(), peer)) {
             self.command_wire(Command::Look(node));
         }
+    }
+
+    /// See [`unix_core::server::protocol::InternetRequest::ResetCard`].
+    pub(super) fn reset_card(&mut self) -> Result<Answer> {
+        if !exos::hw::card::is_there() {
+            return Err(Errno::ENODEV);
+        }
+        self.want_wire();
+        self.command_wire(Command::End);
+        Ok(NOTHING)
+    }
+
+    /// A keeper begins. Where another one has died before, that one's connections are reset, and sockets that listen do
+    /// so by this one.
+    pub(crate) fn begin_wire(&mut self) {
+        if let Some(memory) = self.wire.memory.take() {
+            self.mappings.close(&memory);
+            Allocator::own().free_many(memory.pages());
+        }
+        self.wire.forget();
+        self.break_all_channels();
+        let Some(net) = &mut self.internet else { return };
+        let listeners: Vec<NodeId> =
+            net.sockets.iter().filter(|(_, one)| one.backlog.is_some()).map(|(node, _)| *node).collect();
+        let sides: Vec<NodeId> = net.sockets.iter().filter(|(_, one)| one.is_wire).map(|(node, _)| *node).collect();
+        for node in &listeners {
+            let Some(listener) = net.sockets.get_mut(node) else { continue };
+            let lost = core::mem::take(&mut listener.arrived).len() as u64;
+            listener.page.words()[page::ACCEPTED].fetch_add(lost, SeqCst);
+        }
+        sides.into_iter().for_each(|side| self.lose_wire_side(side));
+        for listener in listeners {
+            // Without a card nothing of this is reached.
+            let _ = self.listen_on_wire(listener);
+        }
+        wait::kick_idle();
+    }
+
+    fn lose_wire_side(&mut self, side: NodeId) {
+        let Ok(socket) = self.socket_of(side) else { return };
+        let node = socket.peer;
+        // The pages of this one were the dead keeper's: the session has freed them.
+        let mut areas = vec![core::mem::take(&mut socket.large)];
+        socket.page.words()[page::SENT].fetch_or(FINISHED | RESET, SeqCst);
+        if let Some(own) = node.and_then(|node| self.socket_of(node).ok()) {
+            areas.push(own.large.clone());
+            if own.page.state() == state::CONNECTING {
+                node.into_iter().for_each(|node| self.wire_refuses(node, Errno::ECONNRESET));
+            }
+        }
+        areas.iter().filter_map(|area| area.first()).for_each(|first| self.mappings.close_showing(*first));
+        self.wire_side_ends(side);
     }
 
     /// The pages of both sides, as long as both are there.
@@ -228,6 +277,7 @@ impl FileServer {
             length: bytes.len() as u64,
             from: remote,
             to: Endpoint { address: local.address, port: u16::from(hops) },
+            ..Head::default()
         };
         if !self.wire.has(local.address) {
             let _ = self.deliver_to_group(Protocol::Udp, local, head, bytes);
@@ -253,6 +303,7 @@ impl FileServer {
             length: bytes.len() as u64,
             from: Endpoint { address: from, port: 0 },
             to: Endpoint { address: to, port: u16::from(hops) },
+            ..Head::default()
         };
         self.deliver_raw(family, protocol, head, bytes);
         if bytes.len() >= 8 && bytes[0] == reply {

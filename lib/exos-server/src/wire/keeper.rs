@@ -3,6 +3,9 @@
 //! It sleeps until a program needs the wire. Then it opens the card, asks for addresses and runs the stack: frames that
 //! have come, timers, commands of the server. It takes the server's lock for moments only, and never while it waits.
 //!
+//! It ends by a panic, or because a program of user 0 resets the card. The session then makes another one
+//! (`init::wire_watch`): connections are reset, sockets that listen do so again.
+//!
 //! Invariant: the stack is the keeper's alone. It uses the port table and the pages of sockets under the server's lock.
 
 use super::convert::{end_from_stack, end_to_stack, from_stack, to_stack};
@@ -64,6 +67,8 @@ pub(super) struct Keeper {
     /// A stream could send nothing because all of them together have too much on the way.
     pub(super) is_starved: bool,
     begun: u64,
+    /// It is to end: see [`Command::End`].
+    ends: bool,
 }
 
 /// The function that the keeper's environment runs. `argument` is the address of the server's state.
@@ -72,6 +77,7 @@ pub extern "C" fn run(argument: u64) {
     principals::begin();
     let state: &'static Lock<Server> = service_state();
     let notice = state.lock().notice_words();
+    state.lock().server.begin_wire();
     loop {
         let seen = notice[NETWORK_WORK].load(Acquire);
         if state.lock().server.wire.is_wanted {
@@ -80,7 +86,11 @@ pub extern "C" fn run(argument: u64) {
         wait::wait_plainly(&[word(&notice[NETWORK_WORK], Operator::NotEqual, seen)]);
     }
     match open(state) {
-        Ok(mut keeper) => keeper.run(state, notice),
+        Ok(mut keeper) => {
+            keeper.run(state, notice);
+            drop(keeper);
+            runtime::entry::exit(0);
+        }
         Err(why) => runtime::error_line!("chitin: the network card cannot be opened: {why}"),
     }
     // Nothing leads out of the machine.
@@ -96,7 +106,12 @@ fn open(state: &'static Lock<Server>) -> core::result::Result<Keeper, alloc::str
     let mut pages = vec![PageNumber::NONE; card::PAGES];
     let refused = |why: &dyn core::fmt::Debug| alloc::format!("{why:?}");
     Allocator::own().allocate_many(&mut pages).map_err(|why| refused(&why))?;
-    let memory = state.lock().server.mappings.open(pages, KeyIndex::FIRST, true).map_err(|why| refused(&why))?;
+    let memory = {
+        let mut server = state.lock();
+        let memory = server.server.mappings.open(pages, KeyIndex::FIRST, true).map_err(|why| refused(&why))?;
+        server.server.wire.memory = Some(memory.clone());
+        memory
+    };
     let card = Card::open(memory).map_err(|why| refused(&why))?;
     let mut key = [0; 24];
     if entropy(&mut key).is_err() {
@@ -117,6 +132,7 @@ fn open(state: &'static Lock<Server>) -> core::result::Result<Keeper, alloc::str
         listeners: Vec::new(),
         is_starved: false,
         begun: runtime::clock::now(),
+        ends: false,
     })
 }
 
@@ -143,6 +159,9 @@ impl Keeper {
                 wait::kick_idle();
             }
             self.stack.flush(now);
+            if self.ends {
+                return;
+            }
             if !self.stack.link().card.has_frame() {
                 self.sleep(notice, work, received);
             }
@@ -184,7 +203,9 @@ impl Keeper {
             wire.gateways = self.stack.routes().iter().filter_map(|route| route.gateway).map(from_stack).collect();
             let servers = self.stack.lease().map(|lease| lease.name_servers.clone()).unwrap_or_default();
             wire.name_servers = servers.iter().map(|address| from_stack(address.to_ipv6_mapped())).collect();
+            server.break_all_channels();
         }
+        let wire = &mut server.wire;
         let neighbors = self.stack.neighbors().map(|(address, hardware)| (from_stack(address), hardware.0));
         wire.neighbors.clear();
         wire.neighbors.extend(neighbors.take(NEIGHBORS));
@@ -254,6 +275,7 @@ impl Keeper {
             Command::StopListening(node) => self.stop_listening(node),
             Command::Look(node) => self.look(server, node, now),
             Command::Send(outgoing) => self.send(&outgoing, now),
+            Command::End => self.ends = true,
         }
     }
 

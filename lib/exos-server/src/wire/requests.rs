@@ -9,6 +9,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use exos::hw::card;
+use exos::hw::mapping::Mapping;
 use internet::address::{Address, Endpoint};
 use internet::device::Device;
 use linux_abi::errno::{Errno, Result};
@@ -50,6 +51,8 @@ pub enum Command {
     /// Counts in the pages of a socket have changed.
     Look(NodeId),
     Send(Outgoing),
+    /// End: the session makes another keeper.
+    End,
 }
 
 /// The wire as the server knows it.
@@ -71,6 +74,8 @@ pub struct Wire {
     pub gateways: Vec<Address>,
     pub name_servers: Vec<Address>,
     pub neighbors: Vec<(Address, [u8; 6])>,
+    /// Where the keeper has opened the card.
+    pub memory: Option<Mapping>,
 }
 
 impl Wire {
@@ -85,6 +90,11 @@ impl Wire {
             self.datagram_bytes -= outgoing.bytes.len() + OVERHEAD;
         }
         Some(command)
+    }
+
+    /// The keeper before this one has died: what it knew and was asked is gone, but for the wish that there is one.
+    pub fn forget(&mut self) {
+        *self = Self { environment: self.environment, is_wanted: self.is_wanted, ..Self::default() };
     }
 
     /// Whether an address is one of the card.

@@ -203,6 +203,13 @@ impl Mappings {
         }
     }
 
+    /// Closes every window that begins with a page. Nothing may look through them any more.
+    pub fn close_showing(&mut self, page: PageNumber) {
+        let shows = |window: &&Mapping| window.pages.first() == Some(&page);
+        let found: Vec<Mapping> = self.common.open.values().filter(shows).cloned().collect();
+        found.iter().for_each(|window| self.close(window));
+    }
+
     /// Forgets windows of its parent's own, which are not mapped here, in a process that just began.
     pub fn forget_own(&mut self) {
         self.own.open.clear();

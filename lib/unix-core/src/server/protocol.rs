@@ -419,7 +419,8 @@ requests! {
 pub enum InternetRequest {
     /// (endpoint) -> the port.
     Bind = 0,
-    /// (endpoint) -> the page of the other side; 0 while the connection has not come about.
+    /// (endpoint) -> the page of the other side; 0 while the connection has not come about. The thread that waits to
+    /// accept it.
     Connect = 1,
     /// (backlog; `u64::MAX`: it listens no more)
     Listen = 2,
@@ -435,8 +436,9 @@ pub enum InternetRequest {
     /// in the window, one
     /// a word.
     Large = 6,
-    /// (endpoint; above its port the length of the bytes in the window and flags, see `client::internet`) -> bytes;
-    /// thread that waits for them.
+    /// (endpoint; above its port the length of the bytes in the window and flags) -> bytes; thread that waits for them;
+    /// page, number and family of a channel to there. The page is 0 where there is none,
+    /// the family 4 or 6.
     Send = 7,
     /// (first byte, 1 to take it) -> bytes in the window of the datagram that waits with the server: its head, then
     /// its bytes.
@@ -449,6 +451,11 @@ pub enum InternetRequest {
     Group = 11,
     /// (): counts in its page have changed, and the other side wants to be told: see `internet::page::WATCH`.
     Wake = 12,
+    /// () -> count; in the window eight words for each channel that it receives by: page, endpoint that the datagrams
+    /// come from, endpoint that they are sent to, 0.
+    Channels = 13,
+    /// (): the keeper of the wire ends and is made anew, as after a panic. Only for privileged callers.
+    ResetCard = 14,
 }
 
 impl InternetRequest {
@@ -468,6 +475,8 @@ impl InternetRequest {
             10 => Self::Disconnect,
             11 => Self::Group,
             12 => Self::Wake,
+            13 => Self::Channels,
+            14 => Self::ResetCard,
             _ => return None,
         })
     }

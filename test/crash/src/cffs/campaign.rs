@@ -150,7 +150,8 @@ impl Campaign {
         let mut seen = Seen::default();
         at_moment(&disk, moment, self.limit, &mut self.random, &mut seen, &mut |cells| states.push(cells));
         let cells = states.swap_remove(self.random.below(states.len()));
-        self.judge(&cells, &history, &marks, moment).unwrap_or_else(|fault| panic!("{steps:?}, event {moment}: {fault}"));
+        self.judge(&cells, &history, &marks, moment)
+            .unwrap_or_else(|fault| panic!("{steps:?}, event {moment}: {fault}"));
         let durable = known(&history, &marks, moment).unchanged();
         (cells, durable)
     }

@@ -1,11 +1,13 @@
 //! `SIOCGIF…` (netdevice(7)): what there is to know about the loopback device and the network card.
 
+use crate::hw::current::process;
 use crate::hw::{card, usercopy};
 use crate::server::client::network_card;
 use alloc::vec::Vec;
 use internet::address::Family;
 use internet::device;
 use linux_abi::errno::{Errno, Result};
+use unix_core::server::protocol::InternetRequest;
 
 /// Bytes of `struct ifreq`, and where the name ends in it.
 const BYTES: usize = 40;
@@ -54,8 +56,22 @@ fn endpoint(address: u32) -> [u8; 16] {
     bytes
 }
 
+/// `SIOCETHTOOL` (ethtool(8)), of which there is `ETHTOOL_RESET` of the card. `socket` is a node that the caller holds.
+fn reset(socket: Option<u64>, argument: u64) -> Result<u64> {
+    let mut name = [0; NAME];
+    usercopy::read(argument, &mut name)?;
+    let device = named(name.split(|byte| *byte == 0).next().unwrap_or_default()).ok_or(Errno::ENODEV)?;
+    let what = usercopy::read_word(argument.saturating_add(NAME as u64))?;
+    let is_reset = usercopy::read_half(what)? == 0x34 && device.name != b"lo";
+    let socket = socket.filter(|_| is_reset).ok_or(Errno::EOPNOTSUPP)?;
+    process().files.lock().on_internet_socket(socket, InternetRequest::ResetCard, [0; 3]).map(|_| 0)
+}
+
 /// `ioctl` with a request about a device.
-pub(crate) fn device_request(family: Family, request: u32, argument: u64) -> Result<u64> {
+pub(crate) fn device_request(socket: Option<u64>, family: Family, request: u32, argument: u64) -> Result<u64> {
+    if request == 0x8946 {
+        return reset(socket, argument);
+    }
     if !matches!(request, 0x8910..=0x8942 | 0x8970) {
         return Err(Errno::ENOTTY);
     }

@@ -1,22 +1,38 @@
-//! Datagrams of a socket (udp(7), raw(7), icmp(7)): sent by the server, received from the socket's own page.
+//! Datagrams of a socket (udp(7), raw(7), icmp(7)).
+//!
+//! The server sends them into the page of the receiver's socket; to a place that a socket keeps sending to they go by
+//! a channel (`datagram_channel`). A receiver takes the oldest of what lies in its page, in its channels, and with the
+//! server.
 
+use super::datagram_channel::Channel;
 use super::internet_socket::InternetSocket;
-use super::socket::wait_until;
-use crate::descriptor::file_ops::FileOps;
-use crate::descriptor::object::{Event, broken_pipe};
+use super::socket::wait_until_for;
+use crate::descriptor::object::broken_pipe;
 use crate::hw::current::process;
 use crate::wait;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use internet::address::{Endpoint, Family};
 use internet::control::Sending;
-use internet::datagram::{HEAD_BYTES, HEAD_WORDS, Head, LONGEST, LONGEST_V4};
+use internet::datagram::{HEAD_BYTES, HEAD_WORDS, Head, LONGEST, LONGEST_V4, Short};
+use internet::option::place;
 use internet::page::{self, RING, done};
 use internet::ring::{Ring, advance};
 use linux_abi::errno::{Errno, Result};
 use runtime::lock::OwnerLock;
 use runtime::predicate::{Operator, Term, word};
+
+/// Where the datagram lies that a reader gets next.
+enum Source<'a> {
+    /// In the page of the socket.
+    Page,
+    /// With the server.
+    Server,
+    /// In a channel.
+    Channel(&'a Channel, Short),
+}
 
 /// A datagram that was received.
 #[derive(Clone, Debug, Default)]
@@ -48,9 +64,22 @@ impl InternetSocket {
         if self.sort.is_udp() && to.is_some_and(|to| to.port == 0) {
             return Err(Errno::EINVAL);
         }
-        let waiter = process().files.lock().send_datagram(self.number(), to, bytes, sending)?;
+        if self.sort.is_udp() && self.send_by_channel(to, bytes, |is_v4| self.hops_and_service(is_v4, sending))? {
+            return Ok(bytes.len() as u64);
+        }
+        let [_, _, waiter, channel @ ..] = process().files.lock().send_datagram(self.number(), to, bytes, sending)?;
         wait::set_yield_target(waiter);
+        if channel[0] != 0 {
+            self.adopt_channel(to, channel);
+        }
         Ok(bytes.len() as u64)
+    }
+
+    /// The TTL and, above eight bits, the type of service that a datagram has.
+    fn hops_and_service(&self, is_v4: bool, sending: Sending) -> u16 {
+        let (hops, service) = if is_v4 { (place::TTL, place::TOS) } else { (place::HOPS, place::CLASS) };
+        let either = |given: Option<u8>, place: usize| u16::from(given.unwrap_or_else(|| self.value(place) as u8));
+        either(sending.hops, hops) | either(sending.service, service) << 8
     }
 
     /// Receives a datagram, at most so many bytes of it.
@@ -60,8 +89,9 @@ impl InternetSocket {
             if let Some(error) = self.take_error() {
                 return Err(error);
             }
-            let terms = self.datagram_terms();
-            if let Some(received) = self.take_datagram(most, peeks)? {
+            // Read first: a `shutdown` after it ends the wait below.
+            let channels = self.incoming_channels();
+            if let Some(received) = self.take_datagram(&channels, most, peeks)? {
                 return Ok(received);
             }
             if is_nonblocking {
@@ -70,16 +100,25 @@ impl InternetSocket {
             if self.is_done(done::READ_SHUT) {
                 return Ok(Received::default());
             }
-            self.note_waiter(Event::Readable);
-            let outcome = wait_until(&terms, deadline);
-            self.word(page::READER).store(0, Relaxed);
+            let own = runtime::area::number().0;
+            self.note_datagram_reader(&channels, own);
+            let outcome = wait_until_for(|| self.terms_with(&channels), deadline);
+            self.note_datagram_reader(&channels, 0);
             outcome?;
         }
     }
 
+    /// The thread that senders give the CPU to, when they wait.
+    pub(super) fn note_datagram_reader(&self, channels: &[Arc<Channel>], number: u64) {
+        self.word(page::READER).store(number, Relaxed);
+        channels.iter().for_each(|channel| channel.note_reader(number));
+    }
+
     pub(crate) fn has_datagram(&self) -> bool {
         let count = |index: usize| self.word(index).load(Acquire);
-        self.datagram_ring().waiting() != Ok(0) || count(page::CAME) != count(page::ACCEPTED)
+        self.datagram_ring().waiting() != Ok(0)
+            || count(page::CAME) != count(page::ACCEPTED)
+            || self.incoming_channels().iter().any(|channel| channel.has_some())
     }
 
     fn datagram_ring(&self) -> Ring {
@@ -88,13 +127,33 @@ impl InternetSocket {
 
     /// What becomes true when a datagram comes, or an error, while there is none.
     pub(crate) fn datagram_terms(&self) -> Vec<Term> {
+        self.terms_with(&self.incoming_channels())
+    }
+
+    fn terms_with(&self, channels: &[Arc<Channel>]) -> Vec<Term> {
         let count = |index: usize| self.word(index).load(Acquire);
-        vec![
-            word(self.word(page::SENT), Operator::NotEqual, count(page::TAKEN)),
-            word(self.word(page::CAME), Operator::NotEqual, count(page::ACCEPTED)),
-            word(self.word(page::ERROR), Operator::NotEqual, 0),
-            word(self.word(page::DONE), Operator::NotEqual, count(page::DONE)),
-        ]
+        let mut terms = Vec::with_capacity(4 + channels.len());
+        terms.extend(channels.iter().map(|channel| channel.term()));
+        terms.push(word(self.word(page::SENT), Operator::NotEqual, count(page::TAKEN)));
+        terms.push(word(self.word(page::CAME), Operator::NotEqual, count(page::ACCEPTED)));
+        terms.push(word(self.word(page::ERROR), Operator::NotEqual, 0));
+        terms.push(word(self.word(page::CHANGES), Operator::NotEqual, self.changes_seen()));
+        terms
+    }
+
+    /// What becomes true when another datagram comes, or an error.
+    pub(super) fn datagram_changes(&self) -> Vec<Term> {
+        let own = [page::SENT, page::CAME, page::ERROR, page::CHANGES]
+            .map(|index| word(self.word(index), Operator::NotEqual, self.word(index).load(Acquire)));
+        own.into_iter().chain(self.incoming_channels().iter().map(|channel| channel.change_term())).collect()
+    }
+
+    /// A number that differs once another datagram has come, or an error.
+    pub(super) fn datagram_stamp(&self) -> u64 {
+        let own = [page::SENT, page::CAME, page::ERROR].map(|index| self.word(index).load(Acquire));
+        let channels = self.incoming_channels();
+        let all = own.into_iter().chain(channels.iter().map(|channel| channel.sent()));
+        all.fold(0, |sum: u64, word| sum.wrapping_mul(31).wrapping_add(word))
     }
 
     fn head_in(&self, ring: Ring) -> Result<Head> {
@@ -119,30 +178,47 @@ impl InternetSocket {
         Ok(())
     }
 
-    /// Bytes of the datagram that waits first.
-    pub(crate) fn first_length(&self) -> u64 {
+    /// The oldest datagram. The caller has the lock of the readers.
+    fn oldest<'a>(&self, channels: &'a [Arc<Channel>]) -> Result<Option<Source<'a>>> {
+        let mut oldest: Option<(u64, Source<'a>)> = None;
         let ring = self.datagram_ring();
-        if ring.waiting().is_ok_and(|waiting| waiting >= HEAD_BYTES) {
-            return self.head_in(ring).map_or(0, |head| head.length);
+        if ring.waiting()? != 0 {
+            oldest = Some((self.head_in(ring)?.when, Source::Page));
+        } else if self.word(page::CAME).load(Acquire) != self.word(page::ACCEPTED).load(Acquire) {
+            oldest = Some((self.word(page::OLDEST).load(Acquire), Source::Server));
         }
-        let waits = self.word(page::CAME).load(Acquire) != self.word(page::ACCEPTED).load(Acquire);
-        let ask = || process().files.lock().receive_datagram(self.number(), 0, false);
-        if waits { ask().map_or(0, |(head, _)| head.length) } else { 0 }
+        for channel in channels {
+            let Some(short) = channel.first() else { continue };
+            if oldest.as_ref().is_none_or(|(when, _)| short.when < *when) {
+                oldest = Some((short.when, Source::Channel(channel, short)));
+            }
+        }
+        Ok(oldest.map(|(_, source)| source))
     }
 
-    fn take_datagram(&self, most: u64, peeks: bool) -> Result<Option<Received>> {
+    /// Bytes of the datagram that waits first.
+    pub(super) fn first_length(&self) -> u64 {
+        self.take_datagram(&self.incoming_channels(), 0, true).ok().flatten().map_or(0, |first| first.head.length)
+    }
+
+    fn take_datagram(&self, channels: &[Arc<Channel>], most: u64, peeks: bool) -> Result<Option<Received>> {
         let _held = OwnerLock::at(self.word(page::READ_LOCK)).acquire();
-        let ring = self.datagram_ring();
-        let waiting = ring.waiting()?;
-        if waiting == 0 {
-            if self.word(page::CAME).load(Acquire) == self.word(page::ACCEPTED).load(Acquire) {
-                return Ok(None);
+        match self.oldest(channels)? {
+            None => Ok(None),
+            Some(Source::Channel(channel, short)) => {
+                channel.take(short, most, peeks).map(|(head, data)| Some(Received { head, data }))
             }
-            return match process().files.lock().receive_datagram(self.number(), most, !peeks) {
+            Some(Source::Page) => self.take_from_page(most, peeks).map(Some),
+            Some(Source::Server) => match process().files.lock().receive_datagram(self.number(), most, !peeks) {
                 Err(Errno::EAGAIN) => Ok(None),
                 received => received.map(|(head, data)| Some(Received { head, data })),
-            };
+            },
         }
+    }
+
+    fn take_from_page(&self, most: u64, peeks: bool) -> Result<Received> {
+        let ring = self.datagram_ring();
+        let waiting = ring.waiting()?;
         let head = if waiting >= HEAD_BYTES { self.head_in(ring)? } else { return Err(Errno::EIO) };
         if head.length > waiting || head.size() > waiting {
             return Err(Errno::EIO);
@@ -152,6 +228,6 @@ impl InternetSocket {
         if !peeks {
             self.word(page::TAKEN).store(advance(self.word(page::TAKEN).load(Acquire), head.size()), SeqCst);
         }
-        Ok(Some(Received { head, data }))
+        Ok(Received { head, data })
     }
 }

@@ -8,6 +8,7 @@
 //! - which page belongs to the other side the server says, never a page;
 //! - a window stays open until no thread of this process works with the socket.
 
+use super::datagram_channel::Channels;
 use super::socket::wait_until;
 use crate::descriptor::file_ops::FileOps;
 use crate::descriptor::object::Event;
@@ -62,6 +63,7 @@ pub struct InternetSocket {
     node: u64,
     own: Mapping,
     link: Lock<Link>,
+    pub(super) channels: Lock<Channels>,
 }
 
 impl Store for InternetSocket {
@@ -88,7 +90,7 @@ impl InternetSocket {
 
     fn with_page(family: Family, (sort, protocol): (Sort, u8), node: u64, page: PageNumber) -> Result<Self> {
         let own = open_window(page, true).inspect_err(|_| process().files.lock().hold(node, false))?;
-        Ok(Self { family, sort, protocol, node, own, link: Lock::default() })
+        Ok(Self { family, sort, protocol, node, own, link: Lock::default(), channels: Lock::default() })
     }
 
     /// One that this process holds already: it came in a message, or over a set-id program.
@@ -98,7 +100,15 @@ impl InternetSocket {
         let family = if kind & 0xff == 0 { Family::V4 } else { Family::V6 };
         let sort = Sort::of(kind >> 8 & 0xff);
         let own = open_window(PageNumber(page), true)?;
-        Ok(Self { family, sort, protocol: (kind >> 16) as u8, node, own, link: Lock::default() })
+        Ok(Self {
+            family,
+            sort,
+            protocol: (kind >> 16) as u8,
+            node,
+            own,
+            link: Lock::default(),
+            channels: Lock::default(),
+        })
     }
 
     /// The node that it is.
@@ -199,7 +209,10 @@ impl InternetSocket {
         }
         let answer = self.ask(InternetRequest::Connect, to.to_words());
         match answer {
-            Ok([_, peer, ..]) if peer != 0 => self.see_peer(PageNumber(peer))?,
+            Ok([_, peer, waiter, ..]) if peer != 0 => {
+                self.see_peer(PageNumber(peer))?;
+                wait::set_yield_target(waiter);
+            }
             Err(Errno::ECONNREFUSED) if is_nonblocking => {
                 self.word(page::ERROR).store(u64::from(Errno::ECONNREFUSED.number()), SeqCst);
             }
@@ -350,6 +363,9 @@ impl InternetSocket {
             self.note_done(done::WRITE_SHUT);
         }
         self.word(page::STATE).fetch_add(GENERATION, SeqCst);
+        if self.sort != Sort::Tcp {
+            self.word(page::CHANGES).fetch_add(1, SeqCst);
+        }
         // The connection is the same: what is seen of it holds.
         self.link.lock().seen = self.word(page::STATE).load(Acquire);
         wait::kick_idle();
@@ -359,7 +375,7 @@ impl InternetSocket {
 
 impl FileOps for InternetSocket {
     fn locks(&self) -> [Option<&OwnerLock>; 2] {
-        [Some(self.link.owner_lock()), None]
+        [Some(self.link.owner_lock()), Some(self.channels.owner_lock())]
     }
 
     fn read(&self, description: &OpenFile, to: u64, count: u64) -> Result<u64> {
@@ -408,6 +424,9 @@ impl FileOps for InternetSocket {
     fn note_waiter(&self, event: Event) {
         let waiter = if event == Event::Readable { page::READER } else { page::WRITER };
         self.word(waiter).store(runtime::area::number().0, Relaxed);
+        if self.sort.is_udp() && event == Event::Readable {
+            self.note_datagram_reader(&self.incoming_channels(), runtime::area::number().0);
+        }
     }
 
     fn is_ready(&self, event: Event) -> bool {
@@ -444,10 +463,7 @@ impl FileOps for InternetSocket {
             (Sort::Tcp, state::LISTENING) => self.word(page::CAME).load(Acquire),
             (Sort::Tcp, state::CONNECTED) => self.stream_stamp(event),
             (Sort::Tcp, _) => self.word(page::STATE).load(Acquire),
-            _ if event == Event::Readable => {
-                let words = [page::SENT, page::CAME, page::ERROR];
-                words.iter().fold(0, |sum: u64, word| sum.wrapping_mul(31).wrapping_add(self.word(*word).load(Acquire)))
-            }
+            _ if event == Event::Readable => self.datagram_stamp(),
             _ => 0,
         }
     }
@@ -459,9 +475,7 @@ impl FileOps for InternetSocket {
             }
             (Sort::Tcp, state::CONNECTED) => self.stream_changes(event),
             (Sort::Tcp, _) => self.wait_terms(event),
-            _ if event == Event::Readable => [page::SENT, page::CAME, page::ERROR]
-                .map(|index| word(self.word(index), Operator::NotEqual, self.word(index).load(Acquire)))
-                .to_vec(),
+            _ if event == Event::Readable => self.datagram_changes(),
             _ => Vec::new(),
         }
     }
@@ -493,6 +507,7 @@ impl FileOps for InternetSocket {
         let windows = [link.peer.take(), link.outgoing.take(), link.incoming.take()];
         let before = core::mem::take(&mut link.before);
         drop(link);
+        self.channels.lock().close();
         let mut open = process().mappings.lock();
         windows.iter().flatten().chain(&before).for_each(|window| open.close(window));
         open.close(&self.own);
@@ -521,7 +536,7 @@ impl FileOps for InternetSocket {
             0x8905 if self.sort == Sort::Tcp => {
                 usercopy::write_half(argument, u32::from(self.is_at_mark())).map(|()| 0)
             }
-            _ => super::device_request::device_request(self.family, request, argument),
+            _ => super::device_request::device_request(Some(self.node), self.family, request, argument),
         }
     }
 

@@ -2,6 +2,7 @@
 
 pub(super) mod credentials;
 pub(super) mod datagram;
+mod datagram_channel;
 pub(super) mod device_request;
 pub mod internet_datagram;
 pub mod internet_socket;

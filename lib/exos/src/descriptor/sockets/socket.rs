@@ -86,7 +86,12 @@ pub struct Socket {
 /// Waits, until a time at most: `EAGAIN` when it has come. After a signal the time would begin anew: then the wait is
 /// over.
 pub fn wait_until(terms: &[Term], deadline: Option<u64>) -> Result<()> {
-    match wait::wait(terms, deadline) {
+    wait_until_for(|| terms, deadline)
+}
+
+/// The same for terms that are made only where the thread sleeps on them.
+pub fn wait_until_for<T: AsRef<[Term]>>(terms: impl FnOnce() -> T, deadline: Option<u64>) -> Result<()> {
+    match wait::wait_for(terms, deadline) {
         Ok(WakeReason::TimedOut) => Err(Errno::EAGAIN),
         Ok(WakeReason::Condition) => Ok(()),
         Err(Errno::EINTR) if deadline.is_some() => Err(Errno::INTERRUPTED_FOR_GOOD),
@@ -667,7 +672,7 @@ impl FileOps for Socket {
     /// `SIOCOUTQ`: bytes that it sent and that the peer has not received yet.
     fn ioctl(&self, request: u32, argument: u64) -> Result<u64> {
         if request != ioctl::TIOCOUTQ {
-            return super::device_request::device_request(internet::address::Family::V6, request, argument);
+            return super::device_request::device_request(None, internet::address::Family::V6, request, argument);
         }
         let outgoing = self.ends().outgoing.clone();
         let waiting = outgoing.map_or(Ok(0), |pipe| pipe.data_waiting(false))?;

@@ -7,6 +7,7 @@ use crate::hw::current::process;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use internet::address::Endpoint;
 use internet::control::Sending;
@@ -49,8 +50,14 @@ impl Client {
         Ok(window.words().iter().take(count as usize).map(|word| PageNumber(word.load(Relaxed))).collect())
     }
 
-    /// Sends a datagram: the thread that waits for it.
-    pub fn send_datagram(&mut self, node: u64, to: Option<Endpoint>, bytes: &[u8], sending: Sending) -> Result<u64> {
+    /// Sends a datagram: what the server answers, see [`InternetRequest::Send`].
+    pub fn send_datagram(
+        &mut self,
+        node: u64,
+        to: Option<Endpoint>,
+        bytes: &[u8],
+        sending: Sending,
+    ) -> Result<Message> {
         let window = self.window()?;
         let [high, low, port] = to.unwrap_or_default().to_words();
         let flags = sending.to_bits() | if to.is_some() { HAS_ADDRESS } else { 0 };
@@ -61,10 +68,21 @@ impl Client {
             let flags = flags | some.len() as u64 | if more.is_empty() { 0 } else { MORE };
             let answer = self.on_internet_socket(node, InternetRequest::Send, [high, low, port | flags << 16])?;
             if more.is_empty() {
-                return Ok(answer[2]);
+                return Ok(answer);
             }
             rest = more;
         }
+    }
+
+    /// The channels that a socket receives by: page, where the datagrams of each come from, and go to.
+    pub fn datagram_channels(&mut self, node: u64) -> Result<Vec<(PageNumber, Endpoint, Endpoint)>> {
+        let window = self.window()?;
+        let [_, count, ..] = self.on_internet_socket(node, InternetRequest::Channels, [0; 3])?;
+        let row = |words: &[AtomicU64; 8]| {
+            let [page, a, b, c, d, e, f, _] = words.each_ref().map(|word| word.load(Relaxed));
+            (PageNumber(page), Endpoint::from_words([a, b, c]), Endpoint::from_words([d, e, f]))
+        };
+        Ok(window.words().as_chunks::<8>().0.iter().take(count as usize).map(row).collect())
     }
 
     /// The datagram that waits with the server, at most so many bytes of it.

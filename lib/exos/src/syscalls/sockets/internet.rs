@@ -11,9 +11,10 @@ use crate::syscalls::dispatch::Call;
 use crate::syscalls::events::event_fds::open;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
 use internet::address::{self, Endpoint, Family, LONGEST_NAME, Named, Purpose};
 use internet::option::{Sort, place};
-use internet::page::state;
+use internet::page::{self, state};
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 
@@ -157,7 +158,9 @@ pub(crate) fn accept(
         }
         if socket.state() == state::LISTENING {
             socket.note_waiter(Event::Readable);
-            wait_until(&terms, deadline)?;
+            let outcome = wait_until(&terms, deadline);
+            socket.setting(page::READER).store(0, Relaxed);
+            outcome?;
         }
     };
     let named = write_name(&name_of(&accepted, from), name, name_bytes);

@@ -15,8 +15,8 @@ use abi::device::operation::WRITE;
 use abi::limits::{TRANSACTION_BLOCKS, TRANSACTION_BYTES};
 use abi::storage::{FLUSH, PROGRAM, ROOT, UNDECLARED, action, phase, state, step, usage};
 use alloc::format;
-use core::sync::atomic::Ordering::Acquire;
 use bounds::{a_recovery_takes_few_steps_for_each_block, the_kernel_has_little_memory_for_blocks};
+use core::sync::atomic::Ordering::Acquire;
 use costs::fault_153_rows_of_storage_64_to_a_batch;
 use faults::{
     fault_63_programs_that_explode_are_stopped, fault_66_no_cycle_of_writes_can_be_made,

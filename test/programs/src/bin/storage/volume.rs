@@ -123,12 +123,8 @@ pub fn make(raw: &Raw) -> Outcome {
     let (owns, access) = (program::owns_heavy(), program::access_heavy());
     let heavy = template(Kind::Metadata, &[HEAVY, DATA], &owns, &access);
     install(raw, HEAVY, &heavy, [&owns, &access])?;
-    let exploding = [
-        (SLOW, program::slow()),
-        (CLAIMING, program::claiming()),
-        (LARGE, program::large()),
-        (LONG, program::long()),
-    ];
+    let exploding =
+        [(SLOW, program::slow()), (CLAIMING, program::claiming()), (LARGE, program::large()), (LONG, program::long())];
     for (slot, owns) in &exploding {
         install(raw, *slot, &template(Kind::Metadata, &[*slot, DATA], owns, &access), [owns, &access])?;
     }
