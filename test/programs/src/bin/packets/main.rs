@@ -4,12 +4,14 @@
 
 extern crate alloc;
 
+mod code;
 mod costs;
 mod evil;
 mod others;
 mod receive;
 mod wire;
 
+use code::*;
 use costs::*;
 use evil::*;
 use receive::*;
@@ -33,6 +35,8 @@ guest! {
     Here a_revocation_takes_rings;
     Here fault_53_the_owner_dies;
     Here fault_51_quotas;
+    Here fault_54_filters_until_there_is_no_room;
+    Here fault_55_constants_that_are_instructions;
     Here what_a_packet_costs;
     Here fault_153_rows_of_packets_64_to_a_batch;
     Child an_environment_without_a_key_gets_nothing;

@@ -1,6 +1,6 @@
 //! The peer on a wire: a machine of its own, on the stack of `lib/network`. It leases addresses (DHCP), advertises
-//! itself as router of IPv6, answers names below `test` (DNS) and pings. It serves `echo`, `sink`, `source` and
-//! `caller` over TCP.
+//! itself as router of IPv6, answers names below `test` (DNS) and pings. It serves `echo`, `sink`, `source`, `caller`
+//! and `flooder` over TCP.
 //!
 //! It has no clock and no sockets: the caller hands in frames with the time, and takes those that go out.
 
@@ -32,8 +32,8 @@ pub const IP6: [u16; 8] = [0xfd00, 2, 0, 0, 0, 0, 0, 2];
 const LINK_LOCAL: [u16; 8] = [0xfe80, 0, 0, 0, 0, 0, 0, 2];
 const NAMES: u16 = 53;
 /// Ports as RFC 862, 863 and 864 number services of this kind.
-const SERVICES: [(u16, Kind); 5] =
-    [(2, Kind::Sink), (7, Kind::Echo), (9, Kind::Sink), (19, Kind::Source), (20, Kind::Caller)];
+const SERVICES: [(u16, Kind); 6] =
+    [(2, Kind::Sink), (7, Kind::Echo), (9, Kind::Sink), (19, Kind::Source), (20, Kind::Caller), (21, Kind::Flooder)];
 /// Connections that wait to be accepted.
 const BACKLOG: usize = 64;
 

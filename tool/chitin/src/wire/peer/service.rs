@@ -1,8 +1,10 @@
 //! Services of the peer, one connection each. `echo` sends back what comes. `sink` answers the SHA-256 of what came.
-//! `source` sends as many bytes as the first line asks for, and their SHA-256 behind them. `caller` opens connections to
-//! the other machine: so many to a port as its line says. An urgent byte comes back from `echo` as one.
+//! `source` sends as many bytes as the first line asks for, and their SHA-256 behind them. `caller` opens connections
+//! to the other machine: so many to a port as its line says. `flooder` does so too, and sends forged SYNs between
+//! them. An urgent byte comes back from `echo` as one.
 
 use std::fmt::Write;
+use std::net::Ipv4Addr;
 
 use network::address::Endpoint;
 use network::slab::Handle;
@@ -22,6 +24,8 @@ const PIECE: usize = 8 << 10;
 const LINE: usize = 20;
 /// Calls that one line asks for.
 const CALLS: u32 = 64;
+/// Forged SYNs before each call of a flooder.
+const SYNS: usize = 64;
 /// The bytes of all sources are the same.
 const SEED: u64 = 19;
 
@@ -32,6 +36,7 @@ pub enum Kind {
     Sink,
     Source,
     Caller,
+    Flooder,
 }
 
 #[derive(Debug)]
@@ -61,7 +66,7 @@ impl Service {
             Kind::Echo => self.echo(stack),
             Kind::Sink => self.sink(stack),
             Kind::Source => self.source(stack),
-            Kind::Caller => self.call(stack, now),
+            Kind::Caller | Kind::Flooder => self.call(stack, now),
         };
         if is_over {
             stack.close(self.handle, now);
@@ -130,12 +135,36 @@ impl Service {
         let Some(pair) = stack.tcp.block(self.handle).map(|block| *block.pair()) else { return true };
         for _ in 0..calls.min(CALLS) {
             let to = Endpoint { address: pair.remote.address, port };
+            if self.kind == Kind::Flooder {
+                (0..SYNS).for_each(|_| self.forge_syn(stack, to));
+            }
             let Ok(call) = stack.connect(to, Options::default(), now) else { break };
             let extent = stack.link_mut().store(b"called\n");
             stack.tcp.send(call, extent);
             stack.close(call, now);
         }
         true
+    }
+
+    /// A SYN from an address that answers nothing (198.18.0.0/15, RFC 2544).
+    fn forge_syn(&mut self, stack: &mut Stack<Jack>, to: Endpoint) {
+        let known = stack.neighbors().find(|(address, _)| *address == to.address);
+        let (Some((_, hardware)), Some(target)) = (known, to.address.to_ipv4_mapped()) else { return };
+        let (drawn, sequence) = (self.random.next(), self.random.next() as u32);
+        let source = Ipv4Addr::from(0xc612_0000 | drawn as u32 & 0x1_ffff);
+        let mut ip = [&[0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0][..], &source.octets(), &target.octets()].concat();
+        let sum = checksum(&[&ip]);
+        ip[10..12].copy_from_slice(&sum);
+        let mut tcp = [0; 20];
+        tcp[..2].copy_from_slice(&((drawn >> 32) as u16 | 1024).to_be_bytes());
+        tcp[2..4].copy_from_slice(&to.port.to_be_bytes());
+        tcp[4..8].copy_from_slice(&sequence.to_be_bytes());
+        // Twenty bytes of header, SYN, and a window.
+        tcp[12..16].copy_from_slice(&[0x50, 2, 0x40, 0]);
+        let sum = checksum(&[&source.octets(), &target.octets(), &[0, 6, 0, 20], &tcp]);
+        tcp[16..18].copy_from_slice(&sum);
+        let link = [&hardware.0[..], &super::ADDRESS, &[8, 0]].concat();
+        stack.link_mut().sent.push_back([link, ip, tcp.to_vec()].concat());
     }
 
     fn read(&self, stack: &mut Stack<Jack>) -> Vec<u8> {
@@ -163,6 +192,14 @@ impl Service {
 
 fn has_room(stack: &Stack<Jack>, handle: Handle) -> bool {
     stack.tcp.block(handle).is_some_and(|block| block.may_send() && block.queued() < QUEUED)
+}
+
+/// The checksum of the Internet over parts of an even length.
+fn checksum(parts: &[&[u8]]) -> [u8; 2] {
+    let words = parts.iter().flat_map(|part| part.chunks_exact(2));
+    let sum: u32 = words.map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    (!((folded & 0xffff) + (folded >> 16)) as u16).to_be_bytes()
 }
 
 /// The port and the number of calls in a line that is whole.
