@@ -15,7 +15,8 @@ $chitin run --disk d -- sh -c 'cd /disk; stat -c %s big; dd if=big bs=4096 skip=
 $chitin fs check d | cut -d ";" -f 1"#;
 
 /// Those of full runs.
-pub(super) const DISKS: [Visit; 3] = [
+pub(super) const DISKS: [Visit; 4] = [
+    packages("fio_verifies_what_it_wrote", FIO, "0\n0\n0\nd: clean\n"),
     packages("fault_68_sqlite_keeps_what_it_committed", SQLITE, "ok\nok\nkilled\nok\n0\nkept\nok\n0\nkept\nd: clean\n"),
     packages("fault_68_postgresql_keeps_what_it_committed", POSTGRESQL, "killed\n0|t\n2\nkept\n0\nd: clean\n"),
     packages("dpkg_installs_into_a_root_on_a_disk", DPKG, DPKG_SAYS),
@@ -72,3 +73,9 @@ cat r/etc/one.conf; ls r/etc; cat r/usr/share/one/[1-9]* | md5sum; stat -c %h r/
 find r -type f | grep -v dpkg' 2> told; $chitin fs check d | cut -d ";" -f 1"#;
 /// What the same lines say on Linux.
 const DPKG_SAYS: &str = "1\n0\n0\n1\nown\none.conf\none.conf.dpkg-dist\ntwo.conf\n050b6454bbb340f650cd7f85d0c3099b  -\n1\n2\n0\n0\nr/etc:\none.conf\none.conf.dpkg-dist\ntwo.conf\n\nr/usr/share:\ntwo\n0\nd: clean\n";
+
+/// Random and sequential writers whose blocks bear check sums, through calls and through mappings.
+const FIO: &str = r#"$chitin fs make d:64M; $chitin run --disk d --packages fio -- sh -c 'cd /disk
+check() { fio --name=a --size=8M --verify=crc32c --verify_fatal=1 --do_verify=1 --thread "$@" > /tmp/said 2>&1 || cat /tmp/said >&2; echo $?; }
+check --rw=randwrite --bsrange=512-64k --ioengine=psync --fsync=32; check --rw=randrw --bs=4k --ioengine=mmap
+check --rw=write --bs=64k --ioengine=sync --numjobs=2 --end_fsync=1' 2> told || cat told; $chitin fs check d | cut -d ";" -f 1"#;
