@@ -175,18 +175,25 @@ pub fn add_programs(workspace: &Workspace, tree: &mut Tree, names: &[&str], fold
     Ok(())
 }
 
-/// Adds files of Debian's packages to a root file system, by place and name there, which are fetched when they are
-/// missing.
+/// Adds files and folders of Debian's packages to a root file system, by place and name there. Missing packages are
+/// fetched.
 ///
 /// # Errors
 /// When a package cannot be had, or has no such file.
 pub fn add_debian(workspace: &Workspace, tree: &mut Tree, files: &BTreeMap<String, String>) -> Result<()> {
     let packages = root::load_folder(&debian::folder(&workspace.cache(), &debian::BENCH)?)?;
     for (place, name) in files {
-        let Some(Kind::File(file)) = packages.follow(name.as_bytes()).map(|(_, node)| &node.kind) else {
-            return Err(Failure::new(format!("Debian's packages have no file {name}")));
-        };
-        add_file(tree, place, packages.read(*file, u64::MAX)?);
+        let found = packages.follow(name.as_bytes());
+        let (name, node) = found.ok_or_else(|| Failure::new(format!("Debian's packages have no file {name}")))?;
+        let below = packages.below(&name);
+        for (path, node) in below.chain([(name.as_slice(), node)]) {
+            let place = [place.as_bytes(), &path[name.len()..]].concat();
+            let mut node = node.clone();
+            if let Kind::File(file) = &mut node.kind {
+                *file = tree.add_contents(Contents::Bytes(packages.read(*file, u64::MAX)?));
+            }
+            tree.insert(&place, node);
+        }
     }
     Ok(())
 }

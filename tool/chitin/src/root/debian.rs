@@ -23,6 +23,8 @@ pub struct Packages {
 #[derive(Debug)]
 struct Source {
     package: &'static str,
+    /// `1` where upstream's archive has one folder for all, else `0`.
+    strip: &'static str,
     /// Patterns of tar, for upstream's archive and for Debian's.
     upstream: &'static str,
     debian: &'static str,
@@ -45,11 +47,19 @@ pub const TOOLS: Packages = Packages { name: "debian-root", lists: &[EVERY_DAY],
 pub const LARGE: Packages = Packages {
     name: "debian-large-root",
     lists: &[EVERY_DAY, LARGE_ONES],
-    sources: &[Source { package: "busybox", upstream: "*/testsuite", debian: "debian/config" }],
+    sources: &[Source { package: "busybox", strip: "1", upstream: "*/testsuite", debian: "debian/config" }],
 };
 
 /// What dynamically linked programs that are measured consist of.
-pub const BENCH: Packages = Packages { name: "debian-bench-root", lists: &["coreutils dash libc6"], sources: &[] };
+pub const BENCH: Packages = Packages {
+    name: "debian-bench-root",
+    lists: &[MEASURED],
+    sources: &[Source { package: "tcc", strip: "0", upstream: "*", debian: "debian/control" }],
+};
+const MEASURED: &str = "\
+    binutils-x86-64-linux-gnu coreutils cpp-12 dash diffutils gcc-12 grep gzip libacl1 libattr1 libbinutils libc6 libc6-dev \
+    libgcc-12-dev libgmp10 libisl23 libjansson4 libmpc3 libmpfr6 libpcre2-8-0 libselinux1 libzstd1 linux-libc-dev tar \
+    zlib1g";
 
 const EVERY_DAY: &str = "\
     bash bc bsdextrautils bsdutils busybox-static bzip2 coreutils cpio dash dc diffutils ed findutils \
@@ -158,7 +168,7 @@ impl Source {
             let mut tar = Command::new("tar");
             tar.arg("-x").arg("-f").arg(entry.path()).arg("-C").arg(&folder).arg("--wildcards");
             if name.contains(".orig.tar.") {
-                said(tar.args(["--strip-components=1", self.upstream]), ADVICE)?;
+                said(tar.args(["--strip-components", self.strip, self.upstream]), ADVICE)?;
             } else if name.contains(".debian.tar.") {
                 said(tar.arg(self.debian), ADVICE)?;
             }
