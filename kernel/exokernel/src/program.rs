@@ -18,10 +18,11 @@ use downloaded_code::program::Program;
 use downloaded_code::verifier::{self, Verdict, Verified, Verifier};
 use machine::boot_memory::BootMemory;
 use machine::code_arena::{CallLog, CodeArena, RecordHead, note_call_address};
+use xn::access::EVERYTHING;
 use xn::claim::Claims;
 use xn::error::{Error as XnError, Result as XnResult};
 use xn::format::{BLOCK_SIZE, CONTENT, MAX_TEMPLATES, SECTOR_SIZE, SECTORS, TEMPLATE_BLOCKS, decode_template};
-use xn::program::{ACCESS, OWNS};
+use xn::program::{ACCESS, OWNS, words_read};
 use xn::template::{AccessStep, Programs as XnPrograms, Template};
 
 /// BPF instructions of all runs of access programs in one call.
@@ -45,6 +46,8 @@ struct Code {
     worst: u64,
     /// The budget is counted by the code itself.
     counts: bool,
+    /// Words of the request that decide its result: see `xn::program::words_read`.
+    reads: u32,
 }
 
 /// Memory of a run: what programs see lies here, in the direct map, far from both ends of the address space.
@@ -156,6 +159,11 @@ impl XnPrograms for Programs {
         self.left.set(if code.counts { room.record.budget.min(left) } else { left - code.worst });
         *scratch = room.scratch;
         result.is_some_and(|result| result != 0)
+    }
+
+    fn reads(&self, template: u8) -> u32 {
+        let code = self.codes.get(usize::from(template)).and_then(|codes| codes[1]);
+        code.filter(|code| !code.counts).map_or(EVERYTHING, |code| code.reads)
     }
 }
 
@@ -271,7 +279,8 @@ impl Loader {
             }
             programs.arena.write(programs.used, &self.code[..size]);
             let worst = verdict.worst_case.unwrap_or(context.budget);
-            let code = Code { entry: programs.used, worst, counts: verdict.worst_case.is_none() };
+            let counts = verdict.worst_case.is_none();
+            let code = Code { entry: programs.used, worst, counts, reads: words_read(bytes) };
             programs.codes[usize::from(self.slot)][which] = Some(code);
             programs.used = (programs.used + size).next_multiple_of(64);
             self.begin(which + 1);

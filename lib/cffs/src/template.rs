@@ -137,6 +137,10 @@ impl Programs for Native {
     fn access(&self, _: u8, _: &AccessStep<'_>, _: &mut [u8; 512]) -> bool {
         true
     }
+
+    fn reads(&self, _: u8) -> u32 {
+        0
+    }
 }
 
 fn own(pointer: u64, kind: u8, claims: &mut Claims) -> Result<()> {

@@ -11,6 +11,11 @@ pub const LAST: u64 = u64::MAX;
 /// First word of the changes.
 pub const CHANGES: usize = 10;
 
+/// The words of a request that say who the caller is, bit n for word n: see [`crate::template::Programs::reads`].
+pub const CREDENTIALS: u32 = 0b1111 << 4;
+/// In place of words that a program reads: it may read anything.
+pub const EVERYTHING: u32 = u32::MAX;
+
 /// What an environment wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {

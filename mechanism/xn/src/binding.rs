@@ -3,8 +3,8 @@
 //! A page is bound to a child only if the parent's sector claims the child and the access program permits it. A fresh
 //! block gets zeros and is never read from the disk. A block leaves the core only when clean and durable.
 
-use crate::access::{Caller, LAST, Operation};
-use crate::block::{BlockInfo, DIRTY, IN, OPEN, ORPHAN, OUT, RESIDENT};
+use crate::access::{CREDENTIALS, Caller, LAST, Operation};
+use crate::block::{BlockInfo, DIRTY, IN, OPEN, ORPHAN, OUT, RESIDENT, UNSEALED};
 use crate::error::{Error, Result};
 use crate::format::{BLOCK_SIZE, CONTENT, ROOTS, SECTOR_SIZE, SECTORS};
 use crate::frames::Frames;
@@ -82,9 +82,11 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
             Standing::None | Standing::Forward(_) => return Err(Error::BadArgument),
             _ => 0,
         };
-        let request = caller.request(Operation::Read, 0);
-        self.memory.workspace.scratch.fill(0);
-        if !self.access(record.template, request, None, 0) {
+        if !self.admits(record.template, caller, |volume| {
+            let request = caller.request(Operation::Read, 0);
+            volume.memory.workspace.scratch.fill(0);
+            volume.access(record.template, request, None, 0)
+        }) {
             return Err(Error::NotPermitted);
         }
         let bound = self.enter(page, record.root, record.template, tree, parent)?;
@@ -102,7 +104,7 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
             return Err(Error::Damaged(block));
         }
         let fresh = !recovering && known == Ok(Use::Fresh);
-        let state = if fresh { RESIDENT | DIRTY } else { IN };
+        let state = if fresh { RESIDENT | DIRTY | UNSEALED } else { IN };
         let name = name(self.number, block);
         let info = BlockInfo { name, state, template, tree, parent, ..BlockInfo::default() };
         self.memory.registry.insert(page, info)?;
@@ -123,14 +125,34 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         if self.memo.permits(&question) {
             return Ok(());
         }
-        let request = caller.request(operation, 1);
-        self.memory.workspace.scratch.fill(0);
-        let first = self.access(template, request, Some((0, page)), 0);
-        if !first || !self.access(template, request, None, 0) {
+        let is_permitted = self.admits(template, caller, |volume| {
+            let request = caller.request(operation, 1);
+            volume.memory.workspace.scratch.fill(0);
+            volume.access(template, request, Some((0, page)), 0) && volume.access(template, request, None, 0)
+        });
+        if !is_permitted {
             return Err(Error::NotPermitted);
         }
         self.memo.permit(question);
         Ok(())
+    }
+
+    /// Whether a template's access program permits an operation. One that looks at credentials alone says the same of
+    /// every operation: it runs once for a caller, and copies no block. Any other one is asked by `ask`.
+    pub(crate) fn admits(&mut self, template: u8, caller: &Caller, ask: impl FnOnce(&mut Self) -> bool) -> bool {
+        if self.programs.reads(template) & !CREDENTIALS != 0 {
+            return ask(self);
+        }
+        let question = Some((template, caller.credentials));
+        if self.memo.admitted == question {
+            return true;
+        }
+        self.memory.workspace.scratch.fill(0);
+        let is_admitted = self.access(template, caller.request(Operation::Read, 0), None, 0);
+        if is_admitted {
+            self.memo.admitted = question;
+        }
+        is_admitted
     }
 
     /// Whether the caller may use the block in `page`: the access program sees the parent; of a root, the root itself.

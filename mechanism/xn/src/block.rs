@@ -18,6 +18,10 @@ pub const READY: u32 = 32;
 pub const ERROR: u32 = 64;
 /// The block was freed while in transit; the entry leaves the registry at completion.
 pub const ORPHAN: u32 = 128;
+/// Sectors whose checksums are not those of their content: bit 8 + n is sector n. A leaf has no checksums.
+pub const UNSEALED: u32 = 0xff << UNSEALED_SHIFT;
+/// The bit of sector 0.
+pub const UNSEALED_SHIFT: u32 = 8;
 
 /// One cached block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,16 +57,19 @@ const _: () = assert!(size_of::<BlockInfo>() == 64);
 
 impl BlockInfo {
     /// The block number.
+    #[inline]
     pub fn block(&self) -> u64 {
         (self.name & (1 << 56) - 1).wrapping_sub(1)
     }
 
     /// Whether a state bit is set.
+    #[inline]
     pub fn is(&self, bits: u32) -> bool {
         self.state & bits != 0
     }
 
     /// Block of the parent; 0 for none.
+    #[inline]
     pub fn parent_block(&self) -> u64 {
         self.parent >> 3
     }

@@ -2,7 +2,7 @@
 //!
 //! A tree enters the catalogue only when its root block is good and durable; from then on the catalogue is its parent.
 
-use crate::block::{DIRTY, IN, OUT};
+use crate::block::{DIRTY, IN, OUT, UNSEALED};
 use crate::error::{Error, Result};
 use crate::format::{BLOCK_SIZE, MAX_ROOTS, ROOTS, Root};
 use crate::frames::Frames;
@@ -77,7 +77,7 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         Root::encode(root, bytes, slot);
         self.frames.store(catalogue, 0, bytes);
         let entry = self.entry(catalogue);
-        entry.state |= DIRTY;
+        entry.state |= DIRTY | UNSEALED;
         entry.version += 2;
     }
 

@@ -38,6 +38,8 @@ pub(crate) struct Memo {
     /// The sector whose claims the workspace holds.
     pub(crate) listed: Option<Listed>,
     permitted: [Option<Permission>; PERMISSIONS],
+    /// A template whose access program looks at credentials alone, and credentials that it permits everything.
+    pub(crate) admitted: Option<(u8, [u64; 4])>,
 }
 
 impl Memo {

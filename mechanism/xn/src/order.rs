@@ -6,7 +6,7 @@
 //! - `unready` counts the children whose map says *fresh*.
 //! - a block in transit does not change.
 
-use crate::block::{BlockInfo, DIRTY, ERROR, IN, OPEN, ORPHAN, OUT, READY, RESIDENT};
+use crate::block::{BlockInfo, DIRTY, ERROR, IN, OPEN, ORPHAN, OUT, READY, RESIDENT, UNSEALED, UNSEALED_SHIFT};
 use crate::checksum::of_sector;
 use crate::error::{Error, Result};
 use crate::format::{CONTENT, SECTOR_SIZE, SECTORS, verify};
@@ -35,11 +35,11 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
             return ready.map(|()| block);
         }
         if self.memory.templates.is_metadata(info.template) {
-            self.seal_page(page, block);
+            self.seal_page(page, &info);
         }
         let entry = self.entry(page);
         entry.state |= OUT;
-        entry.state &= !(READY | if info.is(OPEN) { 0 } else { DIRTY });
+        entry.state &= !(UNSEALED | READY | if info.is(OPEN) { 0 } else { DIRTY });
         entry.state |= if ready.is_ok() { READY } else { 0 };
         Ok(block)
     }
@@ -80,12 +80,13 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         info.block()
     }
 
-    fn seal_page(&mut self, page: usize, block: u64) {
+    /// Writes the checksums of the sectors that changed since they were sealed or read.
+    fn seal_page(&mut self, page: usize, info: &BlockInfo) {
         self.memo.forget(page);
         let mut content = [0; CONTENT];
-        for sector in 0..SECTORS {
+        for sector in (0..SECTORS).filter(|sector| info.is(1 << (UNSEALED_SHIFT + *sector as u32))) {
             self.frames.load(page, sector * SECTOR_SIZE, &mut content);
-            let sum = of_sector(&self.superblock.volume, block, sector, &content);
+            let sum = of_sector(&self.superblock.volume, info.block(), sector, &content);
             self.frames.store(page, sector * SECTOR_SIZE + CONTENT, &sum.to_le_bytes());
         }
     }

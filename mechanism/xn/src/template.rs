@@ -71,6 +71,11 @@ pub trait Programs {
     fn owns(&self, template: u8, content: &[u8; CONTENT], claims: &mut Claims) -> Result<()>;
     /// Whether the operation may continue; the last run decides. `scratch` lasts for the operation.
     fn access(&self, template: u8, step: &AccessStep<'_>, scratch: &mut [u8; 512]) -> bool;
+    /// The words of the request that decide what `access` says, bit n for word n, if nothing else does; else
+    /// [`crate::access::EVERYTHING`].
+    fn reads(&self, _template: u8) -> u32 {
+        crate::access::EVERYTHING
+    }
 }
 
 /// The templates of a volume.

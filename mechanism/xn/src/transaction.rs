@@ -5,7 +5,7 @@
 //! crash may keep one of two changed sectors, and must not find a block with two owners or with none.
 
 use crate::access::{CHANGES, Caller, Operation};
-use crate::block::{DIRTY, IN, ORPHAN, OUT};
+use crate::block::{DIRTY, IN, ORPHAN, OUT, UNSEALED_SHIFT};
 use crate::difference::{Difference, Piece};
 use crate::error::{Error, Result};
 use crate::format::{CONTENT, SECTOR_SIZE, SECTORS};
@@ -352,27 +352,32 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
     /// Runs the access program over the shown blocks as they are after the change.
     fn ask(&mut self, caller: &Caller, transaction: &Transaction<'_>, tree: u16) -> Result<()> {
         let template = self.memory.trees.get(tree).template;
+        if self.admits(template, caller, |volume| volume.ask_of(caller, transaction, template)) {
+            Ok(())
+        } else {
+            Err(Error::NotPermitted)
+        }
+    }
+
+    fn ask_of(&mut self, caller: &Caller, transaction: &Transaction<'_>, template: u8) -> bool {
         let mut request = caller.request(Operation::Modify, transaction.shown.len());
         let mut bytes = 0;
         for (index, change) in transaction.changes.iter().enumerate() {
             request[8] += 1;
-            request[CHANGES + 2 * index] = self.info(change.page)?.block();
+            request[CHANGES + 2 * index] = self.memory.registry.blocks[change.page].block();
             request[CHANGES + 2 * index + 1] = (change.offset as u64) << 32 | change.bytes.len() as u64;
             bytes += change.bytes.len();
         }
         self.memory.workspace.scratch.fill(0);
-        for (index, page) in transaction.shown.iter().enumerate() {
-            if !self.access(template, request, Some((index, *page)), bytes) {
-                return Err(Error::NotPermitted);
-            }
-        }
-        if self.access(template, request, None, bytes) { Ok(()) } else { Err(Error::NotPermitted) }
+        let mut shown = transaction.shown.iter().enumerate();
+        shown.all(|(index, page)| self.access(template, request, Some((index, *page)), bytes))
+            && self.access(template, request, None, bytes)
     }
 
     /// Cannot fail.
     fn commit(&mut self, difference: &Difference, touched: &Touched, tree: u16, declared: &[Declared]) {
-        for (page, _) in touched.list() {
-            self.entry(*page).state |= DIRTY;
+        for (page, sector) in touched.list() {
+            self.entry(*page).state |= DIRTY | 1 << (UNSEALED_SHIFT + *sector as u32);
         }
         for piece in difference.pieces() {
             if is_attached(piece, declared) {
