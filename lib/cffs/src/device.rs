@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use xn::format::Block;
 use xn::transaction::Transaction;
 
@@ -11,6 +12,8 @@ pub struct Failed;
 
 /// Most blocks of one transfer.
 pub const RUN: usize = 16;
+/// Most blocks that are written together.
+pub const MANY: usize = 48;
 
 /// A change that the library's XN is about to carry out.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +68,21 @@ pub trait Device {
         (first..).zip(blocks).try_for_each(|(block, bytes)| self.write(block, bytes))
     }
 
+    /// Writes blocks, given in ascending order. Where it fails, some may have been written. A device that can has all
+    /// of them in flight together.
+    fn write_all(&mut self, blocks: &[(u64, &Block)]) -> Result<(), Failed> {
+        let mut rest = blocks;
+        while let Some((first, _)) = rest.first() {
+            let continues = |(index, (block, _)): (u64, &(u64, &Block))| *block == first + index;
+            let count = (0..).zip(rest).take(RUN).take_while(|pair| continues(*pair)).count();
+            let (run, behind) = rest.split_at(count);
+            let run: Vec<&Block> = run.iter().map(|(_, bytes)| *bytes).collect();
+            self.write_run(*first, &run)?;
+            rest = behind;
+        }
+        Ok(())
+    }
+
     /// Carries a change out where the device has an XN of its own, as [`crate::guarded`] has. Any other device
     /// permits everything.
     fn permit(&mut self, _: &Change<'_>) -> xn::error::Result<()> {
@@ -95,6 +113,10 @@ impl<D: Device> Device for &mut D {
 
     fn write_run(&mut self, first: u64, blocks: &[&Block]) -> Result<(), Failed> {
         (**self).write_run(first, blocks)
+    }
+
+    fn write_all(&mut self, blocks: &[(u64, &Block)]) -> Result<(), Failed> {
+        (**self).write_all(blocks)
     }
 
     fn permit(&mut self, change: &Change<'_>) -> xn::error::Result<()> {

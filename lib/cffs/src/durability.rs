@@ -4,7 +4,7 @@
 //! acknowledged is there after a crash, byte for byte. Any other file is in some state since its last fsync, with zeros
 //! where blocks were not there yet. A renamed file has exactly one of its names.
 
-use crate::device::{Device, RUN};
+use crate::device::{Device, MANY};
 use crate::edit::Edit;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
@@ -17,11 +17,8 @@ use xn::error::Error as Xn;
 use xn::format::Block;
 use xn::volume::Phase;
 
-/// Submitted pages whose blocks are neighbours.
-struct Run {
-    first: u64,
-    pages: Vec<usize>,
-}
+/// Submitted pages, with their blocks.
+type Batch = Vec<(u64, usize)>;
 
 impl<D: Device> FileSystem<'_, D> {
     /// Makes completed writes durable, and what waited for that free.
@@ -48,52 +45,43 @@ impl<D: Device> FileSystem<'_, D> {
     /// Submits a page, if XN permits that now, and awaits the write.
     fn submit(&mut self, page: usize) -> Result<()> {
         let block = self.xn.submit(page)?;
-        self.await_run(&mut Run { first: block, pages: vec![page] })
+        self.await_batch(&mut vec![(block, page)])
     }
 
-    /// Submits a page, if XN permits that now. Neighbours on the device are written together: a run is written before
-    /// a page that does not continue it.
-    fn submit_into(&mut self, run: &mut Run, page: usize) -> Result<()> {
-        let block = self.xn.submit(page)?;
-        if run.pages.len() == RUN || block != run.first + run.pages.len() as u64 {
-            let written = self.await_run(run);
-            run.first = block;
-            run.pages.push(page);
-            return written;
-        }
-        run.pages.push(page);
-        Ok(())
-    }
-
-    /// Writes a run of submitted pages, which is empty then.
-    fn await_run(&mut self, run: &mut Run) -> Result<()> {
-        if run.pages.is_empty() {
+    /// Writes a batch of submitted pages, which is empty then.
+    fn await_batch(&mut self, batch: &mut Batch) -> Result<()> {
+        if batch.is_empty() {
             return Ok(());
         }
-        self.counts.writes += run.pages.len() as u64;
-        let blocks: Vec<&Block> = run.pages.iter().map(|page| &self.xn.frames.0[*page]).collect();
-        let done = self.device.write_run(run.first, &blocks).is_ok();
+        self.counts.writes += batch.len() as u64;
+        let blocks: Vec<(u64, &Block)> = batch.iter().map(|(block, page)| (*block, &self.xn.frames.0[*page])).collect();
+        let done = self.device.write_all(&blocks).is_ok();
         self.unflushed = true;
-        for page in run.pages.drain(..) {
+        for (_, page) in batch.drain(..) {
             self.xn.write_done(page, done)?;
         }
         if done { Ok(()) } else { Err(Error::Io) }
     }
 
     /// Submits pages in the order of their blocks; a page that waits for others, if there is one.
-    fn submit_all(&mut self, dirty: &mut [usize]) -> Result<Option<usize>> {
+    fn submit_all(&mut self, dirty: &mut Vec<usize>) -> Result<Option<usize>> {
         dirty.sort_unstable_by_key(|page| self.xn.memory.registry.blocks[*page].block());
-        let (mut waits, mut run, mut outcome) = (None, Run { first: 0, pages: Vec::new() }, Ok(()));
+        dirty.dedup();
+        let (mut waits, mut batch, mut outcome) = (None, Batch::new(), Ok(()));
         for page in dirty {
-            match self.submit_into(&mut run, *page) {
-                Err(Error::Refused(Xn::Unready(_) | Xn::Unflushed(_))) => waits = Some(*page),
-                other => outcome = other,
+            match self.xn.submit(*page) {
+                Ok(block) => batch.push((block, *page)),
+                Err(Xn::Unready(_) | Xn::Unflushed(_)) => waits = Some(*page),
+                Err(error) => outcome = Err(error.into()),
+            }
+            if batch.len() == MANY {
+                outcome = outcome.and(self.await_batch(&mut batch));
             }
             if outcome.is_err() {
                 break;
             }
         }
-        let last = self.await_run(&mut run);
+        let last = self.await_batch(&mut batch);
         outcome.and(last).map(|()| waits)
     }
 
@@ -126,11 +114,17 @@ impl<D: Device> FileSystem<'_, D> {
         if self.read_only {
             return Ok(());
         }
+        let all: Vec<usize> = (0..self.xn.memory.registry.blocks.len()).collect();
+        self.write_pages(&all)?;
+        if self.unflushed { self.flush() } else { Ok(()) }
+    }
+
+    /// Writes the dirty ones of these pages, many at a time, each after everything that it waits for.
+    fn write_pages(&mut self, pages: &[usize]) -> Result<()> {
         loop {
-            let mut dirty: Vec<usize> =
-                (0..self.xn.memory.registry.blocks.len()).filter(|page| self.is_dirty(*page)).collect();
+            let mut dirty: Vec<usize> = pages.iter().copied().filter(|page| self.is_dirty(*page)).collect();
             if dirty.is_empty() {
-                return if self.unflushed { self.flush() } else { Ok(()) };
+                return Ok(());
             }
             match self.submit_all(&mut dirty)? {
                 Some(_) if self.unflushed => self.flush()?,
@@ -152,30 +146,31 @@ impl<D: Device> FileSystem<'_, D> {
         if torn {
             return self.sync();
         }
-        let own: Vec<usize> = (0..self.cache.owner.len())
-            .filter(|page| self.cache.owner[*page] == number && self.is_dirty(*page))
-            .collect();
-        for page in own {
-            self.write_page(page)?;
-        }
+        let all = self.xn.memory.registry.blocks.iter().zip(&self.cache.owner).enumerate();
+        let own = all.filter(|(_, (info, owner))| info.is(DIRTY | OPEN) && info.name != 0 && **owner == number);
+        let mut pages: Vec<usize> = own.map(|(page, _)| page).collect();
         let young = self.pending.young.contains(&number);
         // An overwrite changes only times in the inode: fdatasync leaves them out.
-        if !data_only || young || self.pending.changed.contains(&number) {
-            self.write_way(number)?;
-            self.pending.changed.remove(&number);
+        let needs_inode = !data_only || young || self.pending.changed.contains(&number);
+        if needs_inode {
+            self.add_way(number, &mut pages)?;
         }
+        self.write_pages(&pages)?;
         if self.unflushed {
             self.flush()?;
+        }
+        if needs_inode {
+            self.pending.changed.remove(&number);
         }
         self.pending.young.remove(&number);
         Ok(())
     }
 
-    /// Writes the inode's page and the dirty pages above it.
-    fn write_way(&mut self, number: Number) -> Result<()> {
+    /// Adds the inode's page and the pages above it.
+    fn add_way(&mut self, number: Number, pages: &mut Vec<usize>) -> Result<()> {
         let (mut page, ..) = self.find_inode(number)?;
         loop {
-            self.write_page(page)?;
+            pages.push(page);
             let parent = self.xn.info(page)?.parent_block();
             match self.xn.find(parent) {
                 Some(above) if parent > xn::format::ROOTS => page = above,

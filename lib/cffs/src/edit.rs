@@ -21,7 +21,8 @@ pub(crate) struct Edit {
     declared: Vec<Declared>,
 }
 
-const _: () = assert!(CONTENT.is_multiple_of(4));
+/// Bytes that are compared at once.
+const PART: usize = 32;
 
 /// A range of changed bytes: index of the sector in the edit, first byte, end.
 type Range = (usize, usize, usize);
@@ -53,9 +54,10 @@ impl Edit {
         let mut ranges: Vec<Range> = Vec::new();
         for (index, (page, sector, new)) in self.sectors.iter().enumerate() {
             let old = &pages[*page][sector * SECTOR_SIZE..sector * SECTOR_SIZE + CONTENT];
-            let (olds, news) = (old.as_chunks::<4>().0, new.as_chunks::<4>().0);
-            let words = (0..CONTENT).step_by(4).zip(olds.iter().zip(news)).filter(|(_, (old, new))| old != new);
-            for at in words.flat_map(|(at, _)| at..at + 4).filter(|at| old[*at] != new[*at]) {
+            // Most parts of a sector are equal.
+            let parts = (0..CONTENT).step_by(PART).map(|at| at..(at + PART).min(CONTENT));
+            let parts = parts.filter(|part| old[part.clone()] != new[part.clone()]);
+            for at in parts.flatten().filter(|at| old[*at] != new[*at]) {
                 match ranges.last_mut() {
                     Some((other, _, end)) if *other == index && *end + 2 >= at => *end = at + 1,
                     _ => ranges.push((index, at, at + 1)),

@@ -276,13 +276,11 @@ impl<R: Rows> Device for Guarded<R> {
     }
 
     fn write(&mut self, block: u64, bytes: &Block) -> core::result::Result<(), Failed> {
-        self.write_run(block, &[bytes])
+        self.write_all(&[(block, bytes)])
     }
 
-    /// All blocks are in flight together.
-    fn write_run(&mut self, first: u64, blocks: &[&Block]) -> core::result::Result<(), Failed> {
-        let run = first..first + blocks.len() as u64;
-        let frames: Vec<usize> = run.filter_map(|block| self.written_frame(block)).collect();
+    fn write_all(&mut self, blocks: &[(u64, &Block)]) -> core::result::Result<(), Failed> {
+        let frames: Vec<usize> = blocks.iter().filter_map(|(block, _)| self.written_frame(*block)).collect();
         let submitted = frames.iter().try_for_each(|frame| self.submit(*frame));
         let ended = frames.iter().fold(Ok(()), |ended, frame| ended.and(self.await_write(*frame)));
         submitted.and(ended).map_err(|_| Failed)

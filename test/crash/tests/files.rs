@@ -95,7 +95,7 @@ fn seeded(campaign: &mut Campaign, seeds: std::ops::Range<u64>) {
 #[test]
 fn fault_68_longer_workloads() {
     let mut campaign = Campaign::new(4);
-    seeded(&mut campaign, 0..400);
+    seeded(&mut campaign, 0..420);
     assert!(campaign.report.states > 10_000, "{:?}", campaign.report);
 }
 

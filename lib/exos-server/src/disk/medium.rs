@@ -105,8 +105,8 @@ impl Device for Medium {
         self.device().read_run(first, blocks)
     }
 
-    fn write_run(&mut self, first: u64, blocks: &[&Block]) -> Result<(), Failed> {
-        self.device().write_run(first, blocks)
+    fn write_all(&mut self, blocks: &[(u64, &Block)]) -> Result<(), Failed> {
+        self.device().write_all(blocks)
     }
 
     fn permit(&mut self, change: &Change<'_>) -> xn::error::Result<()> {

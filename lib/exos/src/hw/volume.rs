@@ -8,7 +8,7 @@ use abi::storage::{
     state, step,
 };
 use core::sync::atomic::Ordering::Acquire;
-use runtime::predicate::{Operator, Predicate, Term, clock};
+use runtime::predicate::{Operator, Predicate, Term, clock, word};
 use runtime::{Error, Failure, UserAddress, exposed, syscall, time_slice};
 use xn::error::{Error as Xn, Result as XnResult};
 use xn::format::{BLOCK_SIZE, Block};
@@ -18,7 +18,7 @@ use xn::transaction::{Action, Transaction};
 /// times.
 const PAUSE: u64 = 20_000;
 /// Nanoseconds after which a waiter looks again at a frame in transit.
-const LONGEST: u64 = 10_000_000;
+const LONGEST: u64 = 1_000_000_000;
 /// The frame is in transit.
 const MOVING: u32 = state::IN | state::OUT;
 
@@ -103,8 +103,8 @@ pub fn mount(disk: u64, root: u64) -> XnResult<u64> {
 /// Flushes the disk of a volume and awaits that.
 pub fn flush(disk: u64) -> XnResult<()> {
     let number = run(disk, step::FLUSH, 0).map_err(told)?;
-    let mut pauses = 0;
     loop {
+        let ended = find(disk).map(|(_, info)| (&info.completed, info.completed.load(Acquire)));
         let now = run(disk, step::STATE, 0).map_err(told)?;
         if now & 0xff == phase::FAILED {
             return Err(Xn::Failed(0));
@@ -112,7 +112,9 @@ pub fn flush(disk: u64) -> XnResult<()> {
         if now >> 8 >= number {
             return Ok(());
         }
-        pause(&mut pauses);
+        // The next request that ends may be it.
+        let product = ended.map(|(count, seen)| word(count, Operator::NotEqual, seen));
+        wait(product.as_slice(), LONGEST);
     }
 }
 
