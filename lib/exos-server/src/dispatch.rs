@@ -26,10 +26,10 @@ use unix_core::server::protocol::{self, ELSEWHERE, EMPTY_PATH, FOLLOW, REAL, Req
 use vfs::dcache::{Dcache, word_of};
 use vfs::file_data::PageStorage;
 use vfs::file_lock::Locks;
-use vfs::handle::{Handle, node_of, right, unmapped};
+use vfs::handle::{Handle, node_of, place_of, right, unmapped};
 use vfs::id_map::NumberMap;
 use vfs::inode::NodeId;
-use vfs::mount_table::{FIRST, Location};
+use vfs::mount_table::Location;
 use vfs::namespace::{FileTree, Fresh, FsCredentials, ROOT, access};
 use vfs::path_walk::{PATH_BYTES, PathWalk, WalkResult};
 use vfs::persistent::FIRST_DISK_VOLUME;
@@ -326,8 +326,10 @@ impl FileServer {
     /// Opens a node by its number: one that the caller holds, as `/proc` or a descriptor says, or one that everybody
     /// can find.
     fn open_node(&mut self, caller: u64, who: FsCredentials, word: u64, flags: u32) -> Result<Outcome> {
-        let is_found = self.tree.root == Location::first(ROOT) && self.tree.is_found_by_all(word).unwrap_or(false);
-        let at = if is_found { Location::first(word) } else { self.start(caller, word)? };
+        let Handle { at, rights } = Handle::from_word(word);
+        let is_place = rights == 0 && self.tree.root == Location::first(ROOT);
+        let is_found = is_place && self.tree.is_found_by_all(at).unwrap_or(false);
+        let at = if is_found { at } else { self.start(caller, word)? };
         self.check_open(at, who, flags, false)?;
         self.opened(caller, at, flags)
     }
@@ -592,18 +594,15 @@ impl FileServer {
 
     /// Shows what a path leads to, for the next who asks; what changed is not shown before everybody can see it.
     pub(super) fn publish(&self, at: NodeId, path: &[u8]) {
-        let is_plain = Handle::from_word(at).at.mount == FIRST
-            && self.tree.root == Location::first(ROOT)
-            && self.tree.flags_at(self.tree.root) & linux::MS_NOSYMFOLLOW == 0;
-        if is_plain && self.tree.changes.is_empty() {
+        if self.tree.root == Location::first(ROOT) && self.tree.changes.is_empty() {
             // Only what could be found is shown.
-            let _ = self.tree.publish(Dcache::new(self.dcache.words()), node_of(at), path);
+            let _ = self.tree.publish(Dcache::new(self.dcache.words()), Handle::from_word(at).at, path);
         }
     }
 
     /// The same of what who asks does not look for there first: mostly it is shown.
     pub(super) fn show_once(&self, at: NodeId, path: &[u8]) {
-        if Dcache::new(self.dcache.words()).find_owned(node_of(at), path, true).is_none() {
+        if Dcache::new(self.dcache.words()).find_owned(place_of(at), path, true).is_none() {
             self.publish(at, path);
         }
     }
@@ -627,7 +626,7 @@ impl FileServer {
     pub(super) fn reclaim_idle_handles_of(&mut self, node: NodeId) {
         let take = |(number, client): (&u64, &Client)| {
             let idle = protocol::idle_in(client.window.as_ref()?.words());
-            idle.find(node).filter(|handle| idle.take(*handle)).map(|handle| (*number, handle))
+            idle.find_node(node).filter(|handle| idle.take(*handle)).map(|handle| (*number, handle))
         };
         let idle: Vec<(u64, u64)> = self.clients.iter().filter_map(take).collect();
         // What a client says that it holds is let go only where it does.

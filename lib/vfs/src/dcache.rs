@@ -1,13 +1,15 @@
 //! Dentry cache: names and attributes of nodes, in pages that every process may read (exposed structure,
 //! xok-exos-sosp97 §3). With it a process finds a file and its attributes without an RPC.
 //!
-//! Pure, over words. Three hash tables of entries: what a name in a directory leads to, or that it leads nowhere;
-//! what `stat` tells of a node; and where a symbolic link leads. The last never changes. Only what all users may see
-//! is shown: names in directories that all may read and search, as are all directories above them. The server takes
-//! an entry out before it answers the process that changed what the entry tells; a process asks the server for what
-//! is not there. There is one writer. An entry begins with a sequence number, odd while it is written: a reader that
-//! meets a change finds nothing. A reader trusts only the server, whose pages no process else can write.
+//! Pure, over words. Three hash tables of entries: what a name in a directory leads to, or that it leads nowhere; what
+//! `stat` tells of a node; and where a symbolic link leads. The last never changes. Names lead from place to place: a
+//! place is a word of node and mount ([`crate::handle::place_of`]), so that mounts are crossed. Only what all users
+//! may see is shown: names in directories that all may read and search, as are all directories above them. The server
+//! takes an entry out before it answers the process that changed what the entry tells; a process asks the server for
+//! what is not there. There is one writer. An entry begins with a sequence number, odd while it is written: a reader
+//! that meets a change finds nothing. A reader trusts only the server, whose pages no process else can write.
 
+use crate::handle::{Handle, node_of};
 use crate::inode::{Inode, NodeId, OwnerAndMode, Status};
 use crate::namespace::ROOT;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -94,12 +96,13 @@ impl Name {
         Self::first_of(name).filter(|found| found.length == name.len() as u64)
     }
 
+    /// The same for a directory through all mounts, so that a change of a name finds all its entries.
     #[inline]
-    fn slot(&self, directory: NodeId) -> usize {
+    fn slot(&self, directory: u64) -> usize {
         const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
         let [a, b, c, d] = self.bytes;
         let mix = |all: u64, word: u64| (all ^ word).wrapping_mul(SPREAD).rotate_left(29);
-        let mut all = mix(directory ^ self.length << 56, a);
+        let mut all = mix(node_of(directory) ^ self.length << 56, a);
         if self.length > 8 {
             all = mix(mix(mix(all, b), c), d);
         }
@@ -120,8 +123,8 @@ const fn first_slash(word: u64) -> usize {
 /// What a name leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// The node; 0: the name leads nowhere.
-    pub node: NodeId,
+    /// The place of the node; 0: the name leads nowhere.
+    pub place: u64,
     /// Its type as `getdents64` tells it.
     pub kind: u8,
 }
@@ -181,15 +184,15 @@ impl<'a> Dcache<'a> {
     }
 
     /// What a name in a directory leads to, if the cache has it: then all users may search the directory.
-    pub fn name(self, directory: NodeId, name: &[u8]) -> Option<Named> {
+    pub fn name(self, directory: u64, name: &[u8]) -> Option<Named> {
         self.look_up(directory, &Name::of(name)?)
     }
 
     #[inline]
-    fn look_up(self, directory: NodeId, name: &Name) -> Option<Named> {
+    fn look_up(self, directory: u64, name: &Name) -> Option<Named> {
         let entry = self.name_entry(name.slot(directory));
         let before = entry[0].load(Acquire);
-        let [of, node, tag, a] = core::array::from_fn(|index| entry[index + 1].load(Relaxed));
+        let [of, place, tag, a] = core::array::from_fn(|index| entry[index + 1].load(Relaxed));
         let [wanted_a, rest @ ..] = name.bytes;
         let mut differ = of ^ directory | tag & 0xff ^ name.length | a ^ wanted_a;
         // Of names as short as this one the other words are zero.
@@ -198,73 +201,80 @@ impl<'a> Dcache<'a> {
         }
         fence(Acquire);
         let changed = before & 1 | entry[0].load(Relaxed) ^ before;
-        (differ | changed == 0).then_some(Named { node, kind: (tag >> 8) as u8 })
+        (differ | changed == 0).then_some(Named { place, kind: (tag >> 8) as u8 })
     }
 
-    /// What a path from a node leads to, where all of the way is shown; `ENOENT` where it is shown that there is
+    /// What a path from a place leads to, where all of the way is shown; `ENOENT` where it is shown that there is
     /// nothing. Of the last name a symbolic link is what was asked for without `follow`. It checks no rights: a
     /// process that finds a name finds it in a directory that all users may search.
     #[inline(always)]
-    pub fn find(self, from: NodeId, path: &[u8], follow: bool) -> Option<Result<Status, Errno>> {
+    pub fn find(self, from: u64, path: &[u8], follow: bool) -> Option<Result<Status, Errno>> {
         match self.lead(from, path, follow, &mut 0)? {
-            Named { node: 0, .. } => Some(Err(Errno::ENOENT)),
-            found => self.node(found.node).map(Ok),
+            Named { place: 0, .. } => Some(Err(Errno::ENOENT)),
+            found => self.at(found.place).map(Ok),
         }
     }
 
-    /// The same, but of the status no more than whose the node is.
+    /// What `stat` tells of a place, if that is shown.
     #[inline(always)]
-    pub fn find_owned(self, from: NodeId, path: &[u8], follow: bool) -> Option<Result<OwnerAndMode, Errno>> {
-        let id = match self.lead(from, path, follow, &mut 0)? {
-            Named { node: 0, .. } => return Some(Err(Errno::ENOENT)),
-            found => found.node,
-        };
-        let (_, [node, mode_links, owner]) = read(self.node_entry(id))?;
-        (node == id).then_some(Ok(OwnerAndMode { node, mode_links, owner }))
+    pub fn at(self, place: u64) -> Option<Status> {
+        Some(self.node(node_of(place))?.through(Handle::from_word(place).at.mount))
     }
 
-    /// The same, but for what `stat` tells; node 0 where it is shown that there is nothing.
-    fn lead(self, from: NodeId, path: &[u8], follow: bool, links: &mut u32) -> Option<Named> {
+    /// The same, but of the status no more than whose the node is, with the place.
+    #[inline(always)]
+    pub fn find_owned(self, from: u64, path: &[u8], follow: bool) -> Option<Result<OwnerAndMode, Errno>> {
+        let place = match self.lead(from, path, follow, &mut 0)? {
+            Named { place: 0, .. } => return Some(Err(Errno::ENOENT)),
+            found => found.place,
+        };
+        let id = node_of(place);
+        let (_, [node, mode_links, owner]) = read(self.node_entry(id))?;
+        (node == id).then_some(Ok(OwnerAndMode { place, mode_links, owner }))
+    }
+
+    /// The same, but for what `stat` tells; place 0 where it is shown that there is nothing.
+    fn lead(self, from: u64, path: &[u8], follow: bool, links: &mut u32) -> Option<Named> {
         const HERE: u64 = b'.' as u64;
         const ABOVE: u64 = HERE << 8 | HERE;
-        let (mut at, mut place) = match path {
-            [b'/'] => return Some(Named { node: ROOT, kind: DIRECTORY }),
+        let (mut at, mut done) = match path {
+            [b'/'] => return Some(Named { place: ROOT, kind: DIRECTORY }),
             [b'/', ..] => (ROOT, 1),
             _ => (from, 0),
         };
         loop {
-            let name = Name::at(path, place)?;
-            place += name.length as usize;
+            let name = Name::at(path, done)?;
+            done += name.length as usize;
             let mut found = match name.bytes[0] {
                 0 | ABOVE => return None,
                 HERE => self.dot(at)?,
                 _ => self.look_up(at, &name)?,
             };
-            let is_last = place == path.len();
+            let is_last = done == path.len();
             if found.kind == LINK && (follow || !is_last) {
-                found = self.lead_through(at, found.node, links)?;
+                found = self.lead_through(at, node_of(found.place), links)?;
             }
-            if is_last || found.node == 0 {
+            if is_last || found.place == 0 {
                 return Some(found);
             }
-            (at, place) = (found.node, place + 1);
+            (at, done) = (found.place, done + 1);
         }
     }
 
     /// What a symbolic link in a directory leads to.
     #[inline(never)]
-    fn lead_through(self, directory: NodeId, link: NodeId, links: &mut u32) -> Option<Named> {
+    fn lead_through(self, directory: u64, link: NodeId, links: &mut u32) -> Option<Named> {
         let (target, length) = self.target(link).filter(|_| *links < MOST_LINKS)?;
         *links += 1;
         self.lead(directory, &target[..length], true, links)
     }
 
     /// The directory itself, for the name `.`, where all users may search it.
-    fn dot(self, at: NodeId) -> Option<Named> {
+    fn dot(self, at: u64) -> Option<Named> {
         const ALL_SEARCH: u32 = 0o111;
-        let status = self.node(at)?;
+        let status = self.node(node_of(at))?;
         let is_open = status.kind() == S_IFDIR && status.mode() & ALL_SEARCH == ALL_SEARCH;
-        is_open.then_some(Named { node: at, kind: DIRECTORY })
+        is_open.then_some(Named { place: at, kind: DIRECTORY })
     }
 
     /// Where a symbolic link leads, if that is shown: bytes, and how many they are.
@@ -311,11 +321,11 @@ impl<'a> Dcache<'a> {
     }
 
     /// Shows what a name leads to.
-    pub fn show_name(self, directory: NodeId, name: &[u8], found: Named) {
+    pub fn show_name(self, directory: u64, name: &[u8], found: Named) {
         if let Some(name) = Name::of(name) {
             let [a, b, c, d] = name.bytes;
             let tag = name.length | u64::from(found.kind) << 8;
-            write(self.name_entry(name.slot(directory)), &[directory, found.node, tag, a, b, c, d]);
+            write(self.name_entry(name.slot(directory)), &[directory, found.place, tag, a, b, c, d]);
         }
     }
 

@@ -214,8 +214,8 @@ impl Inode {
 /// Owner and permissions of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnerAndMode {
-    /// Number of the node.
-    pub node: u64,
+    /// The place of the node: see [`crate::handle::place_of`].
+    pub place: u64,
     /// Type and permissions (0..32).
     pub mode_links: u64,
     /// Owner (0..32), group (32..64).

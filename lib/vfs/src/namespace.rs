@@ -532,7 +532,7 @@ impl<S: PageStorage> FileTree<S> {
     }
 
     /// Publishes what a walk along a path finds, as far as all users may see it.
-    pub fn publish(&self, catalogue: Dcache<'_>, from: NodeId, path: &[u8]) -> Result<()> {
+    pub fn publish(&self, catalogue: Dcache<'_>, from: Location, path: &[u8]) -> Result<()> {
         if self.mounts.root == FIRST {
             let mut links = LINKS;
             self.show_from(catalogue, from, path, &mut links)?;
@@ -542,30 +542,37 @@ impl<S: PageStorage> FileTree<S> {
 
     /// The same; where it ended, if all of the way may be seen by all. What symbolic links lead to is shown, too, so
     /// many of them on all of the way: links of links of links could take for ever.
-    fn show_from(&self, catalogue: Dcache<'_>, from: NodeId, path: &[u8], links: &mut usize) -> Result<Option<NodeId>> {
-        let mut at = if path.first() == Some(&b'/') { ROOT } else { from };
+    fn show_from(
+        &self,
+        catalogue: Dcache<'_>,
+        from: Location,
+        path: &[u8],
+        links: &mut usize,
+    ) -> Result<Option<Location>> {
+        let mut at = if path.first() == Some(&b'/') { Location::first(ROOT) } else { from };
         if !self.is_open_to_all(at)? {
             return Ok(None);
         }
-        catalogue.show_node(&self.status(at)?);
+        catalogue.show_node(&self.status(at.node)?);
         let names = || path.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
         let last = names().count();
         for (index, name) in names().enumerate() {
             let Some(mut found) = self.find_to_show(at, name)? else { return Ok(None) };
-            let kind = if found == 0 { 0 } else { self.node(found)?.directory_type() };
-            catalogue.show_name(at, name, Named { node: found, kind });
-            if found == 0 {
+            if found.node == 0 {
+                catalogue.show_name(at.to_word(), name, Named { place: 0, kind: 0 });
                 return Ok(None);
             }
-            catalogue.show_node(&self.status(found)?);
-            if let Body::Link(target) = &self.node(found)?.body {
-                catalogue.show_target(found, target);
+            let node = self.node(found.node)?;
+            catalogue.show_name(at.to_word(), name, Named { place: found.to_word(), kind: node.directory_type() });
+            catalogue.show_node(&self.status(found.node)?);
+            if let Body::Link(target) = &node.body {
+                catalogue.show_target(found.node, target);
                 let Some(left) = links.checked_sub(1) else { return Ok(None) };
                 *links = left;
                 let Some(end) = self.show_from(catalogue, at, target, links)? else { return Ok(None) };
                 found = end;
             }
-            if index + 1 < last && !self.node(found)?.is_open_to_all() {
+            if index + 1 < last && !self.node(found.node)?.is_open_to_all() {
                 return Ok(None);
             }
             at = found;
@@ -573,35 +580,61 @@ impl<S: PageStorage> FileTree<S> {
         Ok(Some(at))
     }
 
-    /// What a name leads to, 0 for nowhere; nothing where not all users may see that.
-    fn find_to_show(&self, at: NodeId, name: &[u8]) -> Result<Option<NodeId>> {
-        match self.look_up(at, name) {
-            _ if name == b".." => Ok(None),
-            Err(Errno::ENOENT) => Ok(Some(0)),
-            Err(error) => Err(error),
-            Ok(found) if self.node(found)?.is_point => Ok(None),
-            Ok(found) => Ok(Some(found)),
+    /// What a name leads to, node 0 for nowhere; nothing where processes cannot follow: to what each process makes
+    /// itself, and through a link that its mount forbids to follow.
+    fn find_to_show(&self, at: Location, name: &[u8]) -> Result<Option<Location>> {
+        let found = match self.look_up(at.node, name) {
+            _ if name == b".." => return Ok(None),
+            Err(Errno::ENOENT) => return Ok(Some(at.beside(0))),
+            found => self.uppermost(at.beside(found?)),
+        };
+        let is_hidden = match self.node(found.node)?.body {
+            Body::Elsewhere => true,
+            Body::Link(_) => self.flags_at(found) & linux::MS_NOSYMFOLLOW != 0,
+            _ => false,
+        };
+        Ok((!is_hidden).then_some(found))
+    }
+
+    /// Whether all users find a place by the name that its node got last.
+    pub fn is_found_by_all(&self, at: Location) -> Result<bool> {
+        let node = self.node(at.node)?;
+        if node.links == 0 || node.is_point && self.mounts.on(at).is_some() {
+            return Ok(false);
+        }
+        match self.found_in(at)? {
+            Some(directory) => self.is_open_to_all(directory),
+            None => Ok(at == Location::first(ROOT)),
         }
     }
 
-    /// Whether all users find a node by the name that it got last.
-    pub fn is_found_by_all(&self, id: NodeId) -> Result<bool> {
-        let node = self.node(id)?;
-        Ok(node.links > 0 && self.is_open_to_all(node.named_in)?)
+    /// Whether a place is a directory that all users may search and read, and so are all on the way to it from the
+    /// first root. No mount may cover any of them.
+    fn is_open_to_all(&self, mut at: Location) -> Result<bool> {
+        loop {
+            let node = self.node(at.node)?;
+            if !node.is_open_to_all() || node.is_point && self.mounts.on(at).is_some() {
+                return Ok(false);
+            }
+            match self.found_in(at)? {
+                Some(above) => at = above,
+                None => return Ok(at == Location::first(ROOT)),
+            }
+        }
     }
 
-    /// Whether a node is a directory that all users may search and read, and so are all above it up to the first
-    /// root. No mount may lie on any of them.
-    fn is_open_to_all(&self, mut id: NodeId) -> Result<bool> {
+    /// The directory in which a walk finds a place, below the mounts that lead to it; none for a root of all, and for
+    /// what is in no directory.
+    fn found_in(&self, mut at: Location) -> Result<Option<Location>> {
         loop {
-            let node = self.node(id)?;
-            match &node.body {
-                _ if node.is_point => return Ok(false),
-                Body::Directory { parent, .. } if node.is_open_to_all() => match *parent {
-                    above if above == id => return Ok(id == ROOT),
-                    above => id = above,
-                },
-                _ => return Ok(false),
+            let mount = self.mounts.get(at.mount)?;
+            if at.node != mount.root {
+                let above = self.node(at.node)?.directory_of_name();
+                return Ok((above != at.node).then(|| at.beside(above)));
+            }
+            match mount.on {
+                Some(place) => at = place,
+                None => return Ok(None),
             }
         }
     }

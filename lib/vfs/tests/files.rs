@@ -1,10 +1,12 @@
 //! The memory file system: paths, names and bytes, against what Linux does and a naive model.
 
 use linux_abi::errno::{Errno, Result};
+use linux_raw_sys::general as linux;
 use std::collections::BTreeMap;
 use vfs::file_data::PageStorage;
 use vfs::inode::Status;
-use vfs::mount_table::Location;
+use vfs::mount::Request;
+use vfs::mount_table::{FIRST, Location};
 use vfs::namespace::{FileTree, Fresh, FsCredentials, ROOT, access};
 use vfs::path_walk::{PathWalk, WalkResult};
 
@@ -475,8 +477,24 @@ fn change_something(tree: &mut FileTree<HostStore>, mut draw: impl FnMut(u64) ->
         }
         71..75 => there.and_then(|id| tree.read(id, draw(9000), 10, |_, _| ()).map(|_| ())),
         75..87 => there.and_then(|id| tree.write(id, draw(9000), 10, |_, piece| piece.fill(1)).map(|_| ())),
+        87 => tree.bind(Location::first(from), Location::first(to), false),
+        88..90 => change_mount(tree, draw(4), draw(2) == 0),
         _ => there.and_then(|id| tree.truncate(id, draw(9000))),
     };
+}
+
+/// Takes a mount away, or forbids to follow links in it, or permits that.
+fn change_mount(tree: &mut FileTree<HostStore>, which: u64, is_taken: bool) -> Result<()> {
+    let others =
+        tree.mounts.iter().filter(|(id, _)| *id != FIRST).map(|(mount, found)| (mount, found.root, found.flags));
+    let found = { others }.nth(which as usize);
+    let Some((mount, node, flags)) = found else { return Ok(()) };
+    let at = Location { mount, node };
+    if is_taken {
+        return tree.unmount(at, 0);
+    }
+    let flags = (flags ^ linux::MS_NOSYMFOLLOW) | linux::MS_BIND;
+    tree.remount(at, Request { kind: b"", source: b"", data: b"", flags, memory: 0 })
 }
 
 /// Where everybody may look, told without the catalogue.
@@ -507,7 +525,7 @@ fn links_that_multiply_are_given_up() {
     (1..=10).for_each(|level: u32| link(level.to_string(), vec![(level - 1).to_string(); 10].join("/")));
     for level in 0..=10 {
         let path = format!("/{level}");
-        tree.publish(catalogue, ROOT, path.as_bytes()).expect("what can be shown is");
+        tree.publish(catalogue, Location::first(ROOT), path.as_bytes()).expect("what can be shown is");
         let found = catalogue.find(ROOT, path.as_bytes(), true);
         assert_eq!(found.is_some(), level == 0, "level {level}");
         assert!(catalogue.find(ROOT, path.as_bytes(), false).is_some(), "level {level}");
@@ -546,14 +564,14 @@ fn the_catalogue_tells_what_the_tree_tells_and_nothing_of_what_is_private() {
                     PathWalk { from: Location::first(ROOT), follow, makes: false, who: ROOT_USER, resolve: 0 },
                     &path,
                 )
-                .and_then(|at| tree.status(at.node));
+                .and_then(|at| tree.status(at.node).map(|status| status.through(at.mount)));
             match catalogue.find(ROOT, &path, follow) {
                 Some(found) => {
                     assert_eq!(found, told, "step {step}: {:?}", String::from_utf8_lossy(&path));
                     shown += 1;
                 }
                 None => {
-                    tree.publish(catalogue, ROOT, &path).expect("what was found can be shown");
+                    tree.publish(catalogue, Location::first(ROOT), &path).expect("what was found can be shown");
                     asked += 1;
                 }
             }
@@ -575,8 +593,8 @@ fn a_name_of_any_length_is_found_wherever_it_stands_in_a_path() {
     catalogue.show_node(&status(8, 0o100_644));
     for length in 1..=NAME_BYTES + 1 {
         let name = "n".repeat(length);
-        catalogue.show_name(ROOT, name.as_bytes(), Named { node: 7, kind: 4 });
-        catalogue.show_name(7, name.as_bytes(), Named { node: 8, kind: 8 });
+        catalogue.show_name(ROOT, name.as_bytes(), Named { place: 7, kind: 4 });
+        catalogue.show_name(7, name.as_bytes(), Named { place: 8, kind: 8 });
         let find =
             |path: String| catalogue.find(ROOT, path.as_bytes(), true).map(|found| found.map(|status| status.node));
         let is_shown = length <= NAME_BYTES;
@@ -593,7 +611,7 @@ fn an_entry_that_is_being_written_is_not_there() {
     use vfs::dcache::{Dcache, Named, WORDS};
     let words: Vec<AtomicU64> = (0..WORDS).map(|_| 0.into()).collect();
     let catalogue = Dcache::new(&words);
-    let found = Named { node: 7, kind: 8 };
+    let found = Named { place: 7, kind: 8 };
     catalogue.show_name(ROOT, b"name", found);
     assert_eq!(catalogue.name(ROOT, b"name"), Some(found));
     assert_eq!((catalogue.name(ROOT, b"other"), catalogue.node(0)), (None, None));

@@ -23,6 +23,7 @@ use runtime::page::{self, Allocator};
 use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed, syscall};
 use vfs::handle::{Handle, node_of, right};
 use vfs::inode::NodeId;
+use vfs::mount_table::Location;
 use vfs::namespace::access;
 
 /// Principals in ascending order, user 0 first, and what each may do. In addition, the server may do everything.
@@ -230,7 +231,7 @@ impl FileServer {
     /// Whether everybody finds a file, and may read it.
     fn is_for_all(&self, id: NodeId) -> bool {
         let may_all = self.tree.node(id).is_ok_and(|node| node.is_file() && node.mode & linux::S_IROTH != 0);
-        may_all && self.tree.is_found_by_all(id).unwrap_or(false)
+        may_all && self.tree.is_found_by_all(Location::first(id)).unwrap_or(false)
     }
 
     /// Takes files back from whom they were told to, as far as what changed says that fewer may read them.

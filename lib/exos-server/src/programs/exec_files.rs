@@ -75,8 +75,7 @@ impl FileServer {
     /// Whether a user finds a program and may open it, by this handle.
     fn check_found(&mut self, who: FsCredentials, program: Handle) -> Result<()> {
         let Handle { at, .. } = program;
-        let is_found = self.tree.root == Location::first(ROOT) && at == Location::first(at.node);
-        if !is_found || !self.tree.is_found_by_all(at.node)? {
+        if self.tree.root != Location::first(ROOT) || !self.tree.is_found_by_all(at)? {
             return Err(Errno::EBADF);
         }
         self.check_program(who, at)?;

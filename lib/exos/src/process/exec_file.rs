@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};
 use program::elf::{HEAD, Image};
 use unix_core::procfs::Last;
-use vfs::handle::{Handle, node_of, right};
+use vfs::handle::{Handle, place_of, right};
 use vfs::namespace::access;
 
 /// A file that was opened to be run.
@@ -66,7 +66,7 @@ impl ExecFile {
         let Some(Ok(shown)) = found else { return false };
         let identity = process.credentials.lock();
         let may = shown.permits(identity.acting_on_files(), &identity.groups, access::READ | access::EXECUTE);
-        may && shown.node == node_of(self.opened.node) && shown.mode_links as u32 == self.opened.mode
+        may && shown.place == place_of(self.opened.node) && shown.mode_links as u32 == self.opened.mode
     }
 
     /// Lets it go.

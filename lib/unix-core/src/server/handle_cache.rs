@@ -8,11 +8,11 @@
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
-use vfs::handle::node_of;
+use vfs::handle::{node_of, place_of};
 use vfs::inode::NodeId;
 
 /// Entries of the table.
-pub const ENTRIES: usize = 32;
+pub const ENTRIES: usize = 128;
 
 /// The table: words of handles. Each has one place, by its node; 0: nothing lies there.
 #[derive(Clone, Copy, Debug)]
@@ -33,9 +33,15 @@ impl<'a> HandleCache<'a> {
         self.place(node_of(handle)).compare_exchange(0, handle, SeqCst, SeqCst).map(|_| ())
     }
 
-    /// The handle of a node that lies there, if one does.
+    /// The handle of a place that lies there, if one does.
     #[inline]
-    pub fn find(self, node: NodeId) -> Option<u64> {
+    pub fn find(self, place: u64) -> Option<u64> {
+        self.find_node(node_of(place)).filter(|handle| place_of(*handle) == place)
+    }
+
+    /// The handle of a node that lies there, through whichever mount.
+    #[inline]
+    pub fn find_node(self, node: NodeId) -> Option<u64> {
         Some(self.place(node).load(Acquire)).filter(|handle| node_of(*handle) == node)
     }
 
@@ -76,6 +82,7 @@ mod tests {
         assert_eq!(idle.put(7 + ENTRIES as u64), Err(read), "its place is taken by another node");
         assert_eq!(idle.put(8), Ok(()));
         assert_eq!(idle.handles().collect::<Vec<_>>(), [read, 8]);
+        assert_eq!((idle.find(7 | 1 << 40), idle.find_node(7)), (None, Some(read)), "another mount");
         assert_eq!((idle.find(7), idle.find(7 + ENTRIES as u64), idle.find(9)), (Some(read), None, None));
         assert!(!idle.take(write) && idle.take(read) && !idle.take(read));
         assert_eq!(idle.find(7), None);

@@ -128,6 +128,7 @@ impl<S: PageStorage> FileTree<S> {
                 return Err(Errno::EBUSY);
             }
             self.mounts.get_mut(at.mount)?.flags = kept(request.flags);
+            self.changes.note_everything();
             return Ok(());
         }
         let options = match mount.kind {

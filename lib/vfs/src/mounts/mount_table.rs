@@ -43,6 +43,11 @@ impl Location {
         Self { mount: FIRST, node }
     }
 
+    /// As a word, as [`crate::handle::Handle`] has it.
+    pub const fn to_word(self) -> u64 {
+        crate::handle::Handle::plain(self).to_word()
+    }
+
     /// Another node, seen through the same mount.
     pub const fn beside(self, node: NodeId) -> Self {
         Self { mount: self.mount, node }

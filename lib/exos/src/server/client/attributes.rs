@@ -4,7 +4,7 @@ use super::{Client, Found};
 use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};
 use unix_core::server::protocol::{self, AttributeRequest, Request};
-use vfs::handle::{is_first_mount, node_of};
+use vfs::handle::place_of;
 use vfs::inode::Status;
 
 impl Client {
@@ -25,8 +25,7 @@ impl Client {
 
     /// What `stat` tells of a node that is held.
     pub fn status_of(&mut self, node: u64) -> Result<Status> {
-        let catalogue = self.catalogue().filter(|_| is_first_mount(node));
-        let shown = catalogue.and_then(|catalogue| catalogue.node(node_of(node)));
+        let shown = self.catalogue().and_then(|catalogue| catalogue.at(place_of(node)));
         shown.map_or_else(|| self.status(node, b"", protocol::EMPTY_PATH)?.here(Errno::EIO), Ok)
     }
 

@@ -7,20 +7,20 @@ use core::sync::atomic::Ordering::Acquire;
 use linux_abi::errno::Result;
 use unix_core::server::protocol;
 use vfs::dcache::{self, Dcache};
-use vfs::handle::{is_first_mount, node_of};
+use vfs::handle::place_of;
 use vfs::inode::{OwnerAndMode, Status};
 
 impl Client {
     /// The node that a path leads to, where the dcache shows all of the way: no RPC.
     #[inline(always)]
     pub fn find(&self, at: u64, path: &[u8], follow: bool) -> Option<Result<Status>> {
-        self.catalogue().filter(|_| is_first_mount(at))?.find(node_of(at), path, follow)
+        self.catalogue()?.find(place_of(at), path, follow)
     }
 
     /// The same, but no more than whose it is.
     #[inline(always)]
     pub fn find_owned(&self, at: u64, path: &[u8], follow: bool) -> Option<Result<OwnerAndMode>> {
-        self.catalogue().filter(|_| is_first_mount(at))?.find_owned(node_of(at), path, follow)
+        self.catalogue()?.find_owned(place_of(at), path, follow)
     }
 
     /// Where a symbolic link leads that [`Self::find`] told of: bytes, and how many.

@@ -7,7 +7,7 @@ use linux_abi::errno::Result;
 use linux_raw_sys::general as linux;
 use unix_core::server::handle_cache::HandleCache;
 use unix_core::server::protocol::{self, Request};
-use vfs::handle::{Handle, is_first_mount, node_of, right};
+use vfs::handle::{Handle, node_of, right};
 
 /// What became of a node that was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,9 +69,7 @@ impl Client {
     /// says.
     pub(super) fn keep(&self, node: u64) -> Kept {
         let Some(idle) = self.idle() else { return Kept::No };
-        let Some(shown) = self.catalogue().filter(|_| is_first_mount(node)) else {
-            return Kept::No;
-        };
+        let Some(shown) = self.catalogue() else { return Kept::No };
         match idle.put(node) {
             Err(there) if there == node => return Kept::No,
             Err(_) => return Kept::NoRoom,

@@ -15,7 +15,7 @@ use linux_abi::address_map::PAGE_SIZE;
 use linux_abi::errno::Result;
 use linux_raw_sys::general::S_IFREG;
 use runtime::{PageNumber, clock};
-use vfs::handle::{is_first_mount, node_of};
+use vfs::handle::node_of;
 use vfs::inode::{Status, is_read_noted};
 
 /// Pages that are kept mapped.
@@ -52,7 +52,7 @@ pub(super) struct Views {
 impl Client {
     /// Reads from pages that are exposed and mapped; nothing where the server must be asked.
     pub(super) fn read_shown(&mut self, node: u64, offset: u64, to: u64, count: u64) -> Option<Result<u64>> {
-        if !is_first_mount(node) || self.has_watchers() {
+        if self.has_watchers() {
             return None;
         }
         let (sequence, status) = self.catalogue()?.stamped(node_of(node)).filter(|(_, status)| can_be_read(status))?;

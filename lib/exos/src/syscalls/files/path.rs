@@ -151,8 +151,8 @@ const MAKES: u32 = linux::O_CREAT | linux::O_TMPFILE & !linux::O_DIRECTORY;
 
 /// What the dcache shows of the node to open.
 struct Shown {
-    /// Its number, which everybody can find.
-    node: u64,
+    /// Its place, which everybody can find.
+    place: u64,
     is_directory: bool,
     /// What this process holds it by without need, with the rights that it is opened for; it is needed from now on.
     held: Option<u64>,
@@ -171,14 +171,14 @@ fn look_up(call: &Call<'_>, at: u64, path: &[u8], flags: u32) -> Option<Result<S
         kind => kind == linux::S_IFDIR,
     };
     let held = match plain_rights(owned, flags) {
-        Some((wanted, rights)) if owned.permits_all(wanted) => files.reopen(owned.node, rights),
+        Some((wanted, rights)) if owned.permits_all(wanted) => files.reopen(owned.place, rights),
         Some((wanted, rights)) => {
             drop(files);
-            may(call, owned, wanted).then(|| call.process.files.lock().reopen(owned.node, rights)).flatten()
+            may(call, owned, wanted).then(|| call.process.files.lock().reopen(owned.place, rights)).flatten()
         }
         None => None,
     };
-    Some(Ok(Shown { node: owned.node, is_directory, held }))
+    Some(Ok(Shown { place: owned.place, is_directory, held }))
 }
 
 #[inline(never)]
@@ -203,7 +203,7 @@ fn open_shown(call: &Call<'_>, at: u64, path: &[u8], flags: u32) -> Option<Resul
     if let Err(error) = require_room(process) {
         return Some(Err(error));
     }
-    let opened = process.files.lock().open(shown.node, b"", flags, 0).ok()?.here(Errno::ENXIO).ok()?;
+    let opened = process.files.lock().open(shown.place, b"", flags, 0).ok()?.here(Errno::ENXIO).ok()?;
     Some(take_up(process, opened, flags))
 }
 
