@@ -4,7 +4,8 @@
 //! terminal (`console_tty`), passes signals on and waits for the end. `disks` opens and closes what `/disk` keeps.
 //! `setuid_spawner` makes successor environments for set-id programs. `reaper` takes care of orphans, `enforcer` of
 //! processes that ignore SIGKILL and of those that lost a thread to the kernel (`maimed`), with `robust_locks` for the
-//! mutexes that those held. `wire_watch` makes the keeper of the wire again where it died. `cost` tells what the run cost.
+//! mutexes that those held. `wire_watch` makes another keeper of the wire where one has died. `cost` tells what the
+//! run cost.
 //!
 //! The pure part is `unix_core::session`: the command, what processes are told, load averages, the map of numbers.
 //! As the first environment it stops the machine in the end.

@@ -1,5 +1,5 @@
-//! Progress on standard error: a live line for each step that runs when that is a terminal, otherwise
-//! one plain line per step, and nothing at all for a step that had nothing to do.
+//! Progress on standard error. On a terminal each step that runs has a live line, elsewhere one plain line. A step that
+//! had nothing to do prints nothing.
 
 use std::io::IsTerminal;
 use std::sync::LazyLock;
