@@ -140,13 +140,6 @@ fn is_mailbox(page: PageNumber, process: EnvironmentId, public: PageNumber) -> b
 }
 
 impl ProcessTable {
-    /// The environment that made another one, as was noted there before that began.
-    pub fn maker_of(self, environment: EnvironmentId) -> Option<u64> {
-        let page = PageNumber(exposed::environment(environment)?.public.load(Acquire));
-        let public = Window::open(&[page], self.key, Access::READ).ok()?;
-        Some(public.words()[public::MAKER].load(Acquire))
-    }
-
     /// The parent of a process, by who made it and who adopted it: where neither lives, the first process of all.
     pub fn parent(self, made_by: u64, adopted: u64) -> u64 {
         let living = [adopted, made_by].into_iter().find(|number| exposed::lives(EnvironmentId(*number)));

@@ -26,11 +26,6 @@ pub fn reserve_slot() -> Result<KeyIndex, Failure> {
     }
 }
 
-/// Marks a slot as used into which another environment has put a key.
-pub fn note_slot(slot: KeyIndex) {
-    Area::current().library().keys.fetch_or(1 << (slot.0 & 63), SeqCst);
-}
-
 /// Marks a slot as empty again.
 pub fn release_slot(slot: KeyIndex) {
     Area::current().library().keys.fetch_and(!(1 << (slot.0 & 63)), SeqCst);

@@ -33,8 +33,6 @@ pub const USAGE: usize = BASE + 10;
 pub const PRIORITY: usize = BASE + 16;
 /// The environment that it stands in for, once it sees how that one will end; 0: none.
 pub const STANDS_IN: usize = BASE + 17;
-/// The environment that made it.
-pub const MAKER: usize = BASE + 18;
 /// Not 0: the process is exiting, and a subreaper may adopt its children.
 pub const GIVES_UP: usize = BASE + 19;
 /// Real (0..32) and effective user.

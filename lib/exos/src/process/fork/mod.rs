@@ -171,7 +171,6 @@ pub(super) fn introduce(ready: &SpareEnvironment) {
     for (index, value) in child_start::public_words(process, process.environment(), ready.mailbox()) {
         words[index].store(value, Release);
     }
-    words[public::MAKER].store(process.environment(), Release);
 }
 
 /// Gives the child everything that it has from its parent, while no other thread of the parent changes any of it. Makes
