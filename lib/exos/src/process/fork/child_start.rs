@@ -399,10 +399,9 @@ fn first_mailbox(windows: &mut Mappings, pages: Allocator, number: u64) -> Resul
 
 /// The record of a process that is no copy of another: the first one's, or that of a set-id successor.
 pub(in crate::process) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process> {
-    let options = words[first_process::OPTIONS_WORD] as u32;
     let number = area::number().0;
     thread.begin_again();
-    let mut windows = Mappings::default();
+    let (options, mut windows) = (words[first_process::OPTIONS_WORD] as u32, Mappings::default());
     let shared = [first_process::READABLE_WORD, first_process::WRITABLE_WORD].map(|word| PageNumber(words[word]));
     let lists = Lists { shared, public: AtomicU64::new(words[first_process::PUBLIC_WORD]) };
     let mailbox = first_mailbox(&mut windows, lists.public(SESSION_SLOT), number)?;
