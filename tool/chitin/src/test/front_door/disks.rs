@@ -15,8 +15,9 @@ $chitin run --disk d -- sh -c 'cd /disk; stat -c %s big; dd if=big bs=4096 skip=
 $chitin fs check d | cut -d ";" -f 1"#;
 
 /// Those of full runs.
-pub(super) const DISKS: [Visit; 4] = [
+pub(super) const DISKS: [Visit; 5] = [
     packages("fio_verifies_what_it_wrote", FIO, "0\n0\n0\nd: clean\n"),
+    packages("make_builds_a_project_on_a_disk", MAKE, "50\n5000\n12247550\n2\n12247550\n51\nd: clean\n"),
     packages("fault_68_sqlite_keeps_what_it_committed", SQLITE, "ok\nok\nkilled\nok\n0\nkept\nok\n0\nkept\nd: clean\n"),
     packages("fault_68_postgresql_keeps_what_it_committed", POSTGRESQL, "killed\n0|t\n2\nkept\n0\nd: clean\n"),
     packages("dpkg_installs_into_a_root_on_a_disk", DPKG, DPKG_SAYS),
@@ -79,3 +80,13 @@ const FIO: &str = r#"$chitin fs make d:64M; $chitin run --disk d --packages fio 
 check() { fio --name=a --size=8M --verify=crc32c --verify_fatal=1 --do_verify=1 --thread "$@" > /tmp/said 2>&1 || cat /tmp/said >&2; echo $?; }
 check --rw=randwrite --bsrange=512-64k --ioengine=psync --fsync=32; check --rw=randrw --bs=4k --ioengine=mmap
 check --rw=write --bs=64k --ioengine=sync --numjobs=2 --end_fsync=1' 2> told || cat told; $chitin fs check d | cut -d ";" -f 1"#;
+
+/// Fifty files of a hundred lines, made by two jobs; then one of them is newer.
+const MAKE: &str = r##"$chitin fs make d:64M; $chitin run --disk d --packages gcc,libc6-dev,make -- sh -c 'mkdir /disk/p; cd /disk/p
+n=0; while [ $n -lt 50 ]; do { echo "long part$n(long sum) {"; l=1
+    while [ $l -lt 99 ]; do echo "    sum += $((n * 100 + l));"; l=$((l + 1)); done; echo "    return sum; }"; } > part$n.c; n=$((n + 1)); done
+{ echo "#include <stdio.h>"; seq 0 49 | sed "s/.*/long part&(long);/"; echo "int main(void) { long sum = 0;"
+    seq 0 49 | sed "s/.*/sum = part&(sum);/"; echo "printf(\"%ld\", sum); putchar(10); }"; } > main.c
+printf "all: main\nmain: main.o %s\n\tgcc -o \$@ \$^\n%%.o: %%.c\n\tgcc -c -O1 \$<\n" "$(echo part*.c | sed "s/[.]c/.o/g")" > Makefile
+ls part*.c | wc -l; cat part*.c | wc -l; make -j2 > log 2>&1 || cat log; ./main; touch part7.c; make | wc -l; ./main; ls *.o | wc -l' 2> told
+$chitin fs check d | cut -d ";" -f 1"##;
