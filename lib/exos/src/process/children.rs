@@ -1,6 +1,6 @@
 //! The children of a process: what it keeps of each until it was waited for.
 
-use super::environment::EnvironmentRef;
+use super::environment::{EnvironmentRef, was_killed_by_session};
 use super::spare_environment::{EnvironmentParts, SpareEnvironment};
 use crate::hw::mapping::{Mapping, PAGE_WORDS};
 use abi::area::PUBLIC_STATUS;
@@ -103,6 +103,9 @@ impl Child {
     pub fn status(&self) -> Option<Status> {
         if !self.made.is_over() {
             return None;
+        }
+        if was_killed_by_session(self.made.number) {
+            return Some(DESTROYED);
         }
         let by_runtime = self.public.words()[(PUBLIC_STATUS / 8) as usize].load(Acquire);
         Some(match Status::from_word(self.public.words()[STATUS_WORD].load(Acquire)) {

@@ -13,12 +13,13 @@ use crate::hw::{env_create, header};
 use abi::area::PrivateWords;
 use abi::budget::{Figure, Resource};
 use abi::capability::Rights;
+use abi::environment::DeathReason;
 use abi::memory_map::LIBRARY_BASE;
 use abi::page_table::MapRow;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::mem::offset_of;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use linux_abi::address_map::{AREA_PRIVATE_PAGES, PAGE_SIZE};
 use linux_abi::errno::Result;
 use runtime::address_space::{Access, AddressSpace};
@@ -270,6 +271,16 @@ const ROWS: usize = 64;
 const WINDOW: usize = runtime::window::WINDOW_PAGES;
 /// Pages that making a process takes at most, program memory not counted.
 const FOR_A_PROCESS: u64 = 96;
+
+/// Whether the session destroyed an environment that is over, by the kernel's record. Its own words may say otherwise:
+/// others see its end before the session has written the status.
+pub fn was_killed_by_session(number: EnvironmentId) -> bool {
+    let is_by_session = |info: exposed::Environment| {
+        let (reason, by) = (info.death_reason.load(Acquire), info.death_by.load(Acquire));
+        !info.alive() && reason == DeathReason::Destroyed as u64 && by == runtime::entry::FIRST.0
+    };
+    exposed::environment(number).is_some_and(is_by_session)
+}
 
 impl EnvironmentRef {
     /// Moves a part of the bank's budget to it.

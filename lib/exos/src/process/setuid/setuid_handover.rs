@@ -12,6 +12,7 @@ use crate::descriptor::sockets::scm_rights;
 use crate::hw::current::{process, thread};
 use crate::hw::mapping::Mapping;
 use crate::process::Process;
+use crate::process::environment::was_killed_by_session;
 use crate::process::exec::{ExecRequest, forget_old_program};
 use crate::process::exec_file::ExecFile;
 use crate::process::{change_user, exit, vfork_sharing};
@@ -180,7 +181,7 @@ fn proxy_exit(process: &'static Process, successor: EnvironmentId) -> ! {
     crate::process::sysv_holdings::undo_all(process);
     process.publish_usage();
     exit::release_children();
-    exit::abandon(status(&window))
+    exit::abandon(status(&window, successor))
 }
 
 /// What becomes true when an environment is gone.
@@ -241,7 +242,10 @@ fn note_usage(process: &Process, window: &Mapping, successor: EnvironmentId) {
 }
 
 /// How the successor ended, as its public page says.
-fn status(window: &Mapping) -> Status {
+fn status(window: &Mapping, successor: EnvironmentId) -> Status {
+    if was_killed_by_session(successor) {
+        return DESTROYED;
+    }
     let by_runtime = window.words()[PUBLIC_STATUS as usize / 8].load(Acquire);
     match Status::from_word(window.words()[STATUS_WORD].load(Acquire)) {
         Some(status) => status,
