@@ -184,6 +184,7 @@ impl<S: PageStorage> FileTree<S> {
     /// Makes a node under a name that is free.
     pub fn create(&mut self, directory: NodeId, name: &[u8], fresh: Fresh<'_>) -> Result<NodeId> {
         self.check_new_name(directory, name)?;
+        self.check_log(directory)?;
         self.make_room(directory)?;
         let id = self.insert(directory, fresh)?;
         let is_directory = self.node(id)?.is_directory();
@@ -271,6 +272,7 @@ impl<S: PageStorage> FileTree<S> {
             return Err(Errno::EPERM);
         }
         self.check_new_name(directory, name)?;
+        self.check_log(directory)?;
         self.make_room(directory)?;
         let now = self.now;
         let node = self.node_mut(id)?;
@@ -296,6 +298,7 @@ impl<S: PageStorage> FileTree<S> {
         }
         let id = self.look_up(directory, name)?;
         self.check_removable(id, directory_wanted)?;
+        self.check_log(directory)?;
         // Watchers of a node are told of its end last.
         let is_watched = self.watches.is_watched(id);
         if is_watched {
@@ -318,6 +321,7 @@ impl<S: PageStorage> FileTree<S> {
         keep: bool,
     ) -> Result<()> {
         let id = self.look_up(from, from_name)?;
+        self.check_log(to)?;
         let is_directory = self.node(id)?.is_directory();
         self.note_moved(is_directory);
         for name in [from_name, to_name] {

@@ -27,6 +27,8 @@ pub const FIRST_DISK_VOLUME: VolumeId = 0x100;
 pub const KEPT_IN_MEMORY: [&[u8]; 5] = [b"dev", b"proc", b"sys", b"tmp", b".chitin"];
 /// What `populate` adds to every root, and a disk has itself.
 const NOT_KEPT: [&[u8]; 1] = [b"root"];
+/// Changes of names that a volume collects between two write-backs; the next one waits. Each takes some 150 bytes.
+pub const LOG_MOST: usize = 16 << 10;
 /// Pages that stay free for what cannot wait for a write-back.
 const LOW: u64 = 64;
 
@@ -166,6 +168,15 @@ impl<S: PageStorage> FileTree<S> {
         if let Some(node) = self.nodes.get_mut(&id) {
             node.stored = node.stored.min(size.div_ceil(PAGE_SIZE));
         }
+    }
+
+    /// Makes a change of names in a directory wait for a write-back where the log of its volume is full.
+    pub(crate) fn check_log(&mut self, directory: NodeId) -> Result<()> {
+        if self.backing_of(directory).is_none_or(|backing| backing.log.len() < LOG_MOST) {
+            return Ok(());
+        }
+        self.wants_room = true;
+        Err(Errno::NOT_LOADED)
     }
 
     fn log(&mut self, node: NodeId, change: impl FnOnce() -> Change) {
