@@ -14,6 +14,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use runtime::address_space::Access;
 use runtime::page::Allocator;
+use runtime::predicate::{self, Event, Operator, Term};
 use runtime::window::Window;
 use runtime::{Error, Failure, KeyIndex, PageNumber, UserAddress, clock, exposed, key, syscall};
 use test_programs::child::eventually;
@@ -200,10 +201,14 @@ pub fn info(frame: u64) -> &'static BlockInfo {
     unsafe { &*(EXPOSED_BLOCKS as *const BlockInfo).add(frame as usize) }
 }
 
-/// Waits until a frame is in no transfer; whether its block is there.
+/// Waits until a frame is in no transfer, by a predicate over its record; whether its block is there.
 pub fn settled(frame: u64) -> bool {
-    let bits = || info(frame).state.load(Acquire);
-    eventually(|| bits() & (state::IN | state::OUT) == 0) && bits() & state::RESIDENT != 0
+    const MINUTE: u64 = 60_000_000_000;
+    let bits = &info(frame).state;
+    let (source, mask) = (core::ptr::from_ref(bits) as u64, u64::from(state::IN | state::OUT));
+    let rests = Term { source, operation: Operator::Equal as u64, mask, value: 0 };
+    let ended = predicate::wait_any(&[&[rests]], Some(clock::now() + MINUTE));
+    ended == Ok(Event::Source(0)) && bits.load(Acquire) & state::RESIDENT != 0
 }
 
 /// A transaction that changes one range of the block in `frame`, which is shown.
