@@ -39,7 +39,6 @@ use runtime::upcall::Context;
 use runtime::vector;
 use runtime::window::WINDOW_PAGES;
 use runtime::{PageNumber, critical_section, heap};
-use unix_core::process::public_page as public;
 use vfork_sharing::SharedMemoryLink;
 use vm::address_space::AddressSpace;
 use vm::page_record::{COPY_ON_WRITE, page_of};
