@@ -98,6 +98,9 @@ pub mod state {
     pub const ERROR: u32 = 64;
     /// The block was freed while in transit.
     pub const ORPHAN: u32 = 128;
+    /// One bit for each sector of a metadata block: its checksum is not that of its content. A submission seals it
+    /// (decision 0057).
+    pub const UNSEALED: u32 = 0xff << 8;
 }
 
 /// In the `parent` of `block_bind`: the number is a tree, whose root block is bound.
