@@ -19,7 +19,7 @@ use linux_raw_sys::general as linux;
 use runtime::address_space::Access;
 use runtime::predicate::{Operator, Term, clock, word};
 use runtime::window::Window;
-use runtime::{EnvironmentId, KeyIndex, Kind, channel, exposed, time_slice};
+use runtime::{EnvironmentId, KeyIndex, Kind, channel, exposed};
 use unix_core::pipe::ring::CAPACITY;
 use unix_core::process::exit_status::{DESTROYED, Status};
 use unix_core::process::public_page::STATUS_WORD;
@@ -31,9 +31,6 @@ use unix_core::signal::pending::from_system;
 const RETRY: u64 = 1_000_000;
 /// Bytes that must have been read before more credit is sent.
 const CREDIT_STEP: u64 = CAPACITY / 4;
-
-/// CPUs that the session has slices on, at most: it keeps a budget of eight for itself and what it makes.
-const MOST_CPUS: u64 = 4;
 
 /// Standard input on its way.
 #[derive(Default)]
@@ -58,7 +55,6 @@ pub(crate) fn run(session: &Session) -> Status {
     let mut successors = SetuidSpawner::default();
     let mut enforcer = Enforcer::default();
     let mut wire = WireWatch::default();
-    run_on_every_cpu();
     let mut next_count = runtime::clock::now() + loadavg::INTERVAL;
     while exposed::lives(first) {
         receive(session, &mut input, &mut early);
@@ -84,15 +80,6 @@ pub(crate) fn run(session: &Session) -> Status {
         wait(session, &input, &orphans, (&successors, &enforcer), further);
     }
     status(session)
-}
-
-/// The session gets a slice on each further CPU, as far as its budget reaches: a CPU that a process holds in a critical
-/// section then delays no SIGKILL.
-fn run_on_every_cpu() {
-    for cpu in 1..exposed::kernel().cpus.load(Acquire).min(MOST_CPUS) {
-        // Without it the session runs less often.
-        let _ = time_slice::allocate(KeyIndex::FIRST, runtime::area::number(), cpu, time_slice::ANY_POSITION);
-    }
 }
 
 /// Brings the load averages up to date. The session itself is at work for it, and no process.
