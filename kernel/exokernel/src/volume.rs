@@ -131,7 +131,10 @@ impl Storage {
         match (self.device, &self.volume) {
             (None, _) => self.begin_to_open(device),
             (Some(other), _) if other != device => Err(Error::InUse.about(other)),
-            (Some(_), None) => self.open_superblock(),
+            (Some(_), None) => match self.opening {
+                None => self.read_superblock(),
+                Some(superblock) => self.begin_volume(superblock),
+            },
             (Some(_), Some(volume)) => {
                 let Some(superblock) = self.opening else { return Err(Error::InUse.about(device)) };
                 match volume.find(ROOTS).and_then(|page| volume.info(page).ok()) {
@@ -163,21 +166,27 @@ impl Storage {
         begun.and(Err(AGAIN))
     }
 
-    fn open_superblock(&mut self) -> Result<u64, Failure> {
-        let superblock = match self.staged(0).and_then(|_| self.checked_superblock()) {
-            Err(AGAIN) => return Err(AGAIN),
+    /// Takes the superblock that was read. The tables are emptied by the next call: together they would take too long.
+    fn read_superblock(&mut self) -> Result<u64, Failure> {
+        match self.staged(0).and_then(|_| self.checked_superblock()) {
+            Err(AGAIN) => {}
             Err(failure) => {
                 self.device = None;
                 return Err(failure);
             }
-            Ok(superblock) => superblock,
-        };
+            Ok(superblock) => self.opening = Some(superblock),
+        }
+        Err(AGAIN)
+    }
+
+    /// Begins the volume, and the transfer of its catalogue.
+    fn begin_volume(&mut self, superblock: Superblock) -> Result<u64, Failure> {
         let Some((memory, programs)) = self.parts.take() else { return Err(AGAIN) };
         let frames = Frames(self.frames.0);
         let mut volume = Volume::new(0, superblock, memory, frames, programs).expect("the sizes were checked");
         volume.limits = LIMITS;
         volume.open_catalogue(FRAME_OF_CATALOGUE).expect("all frames are empty");
-        (self.volume, self.opening) = (Some(volume), Some(superblock));
+        self.volume = Some(volume);
         self.transfer(READ, ROOTS, FRAME_OF_CATALOGUE);
         Err(AGAIN)
     }
