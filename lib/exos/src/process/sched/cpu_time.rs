@@ -130,8 +130,9 @@ impl Process {
     /// What all its threads have used, those that ended too.
     pub fn usage(&self) -> Rusage {
         let peak = self.memory.lock().space.frames.peak() as u64;
+        let threads = self.threads.lock();
         let ended = Rusage { peak, ..*self.ended.lock() };
-        self.threads.lock().iter().map(|thread| thread.usage()).fold(ended, Rusage::with)
+        threads.iter().map(|thread| thread.usage()).fold(ended, Rusage::with)
     }
 
     /// Sets the timers that its limit of CPU time asks for: signals from the first on, and its end at the second.
@@ -163,18 +164,26 @@ impl Process {
         self.threads.lock().iter().for_each(|thread| thread.post().words.set_limit(most));
     }
 
-    /// A thread ends, and the process lives.
-    pub fn note_ended(&self, thread: &Thread) {
-        let mut ended = self.ended.lock();
-        *ended = ended.with(thread.usage());
-        let mut moved = self.moved_by_ended.lock();
-        *moved = sum(*moved, thread.cpu_time.transferred());
+    /// Threads end, and the process lives. Who sums up holds the same lock, and finds what a thread did once: with the
+    /// thread, or with those that ended.
+    pub fn remove_threads(&self, ends: impl Fn(&Thread) -> bool) {
+        self.threads.lock().retain(|thread| {
+            if !ends(thread) {
+                return true;
+            }
+            let mut ended = self.ended.lock();
+            *ended = ended.with(thread.usage());
+            let mut moved = self.moved_by_ended.lock();
+            *moved = sum(*moved, thread.cpu_time.transferred());
+            false
+        });
     }
 
     /// What all its threads have read and written, those that ended too.
     pub fn transferred(&self) -> Transferred {
+        let threads = self.threads.lock();
         let ended = *self.moved_by_ended.lock();
-        self.threads.lock().iter().map(|thread| thread.cpu_time.transferred()).fold(ended, sum)
+        threads.iter().map(|thread| thread.cpu_time.transferred()).fold(ended, sum)
     }
 
     /// Shows what its parent is told: what its first thread does not tell by itself, which the kernel measures.
