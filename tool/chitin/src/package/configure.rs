@@ -30,10 +30,13 @@ const ROOM: u64 = 512;
 const PLACE: &str = ".chitin";
 /// Names of all files at the end.
 const NAMES: &str = ".chitin/names";
+/// Configured before all others, which need users and folders of theirs.
+const FIRST: [&str; 2] = ["base-passwd", "base-files"];
 /// Services are not started by packages here (policy-rc.d(8)).
 const POLICY: &str = "usr/sbin/policy-rc.d";
 
-/// Configures every package and writes what changed. `preinst NAME` lines come before: these scripts run first.
+/// Configures the packages and writes what changed. Their `preinst` scripts run first. Paths of theirs that a package of
+/// the root below watches are told to it: dpkg does so where it unpacks, and here it did not.
 const SCRIPT: &str = r#"#!/bin/sh
 exec 3>&1 >&2 < /dev/null
 cd /
@@ -44,7 +47,10 @@ while read -r name; do
         DPKG_MAINTSCRIPT_ARCH=amd64 DPKG_ADMINDIR=/var/lib/dpkg DPKG_ROOT= "/var/lib/dpkg/info/$name.preinst" install ||
         echo "chitin: the preinst script of $name failed (status $?)"
 done < .chitin/preinst
-dpkg --force-depends --configure base-passwd base-files
+if [ -s .chitin/first ]; then dpkg --force-depends --configure $(cat .chitin/first); fi
+cut -d ' ' -f 1 var/lib/dpkg/triggers/File 2> .chitin/none | while read -r path; do
+    if grep -qsF "$path/" $(cat .chitin/lists); then dpkg-trigger --no-await --by-package=dpkg "$path"; fi
+done
 dpkg --configure --pending --abort-after=1
 status=$?
 rm -f usr/sbin/policy-rc.d
@@ -61,12 +67,17 @@ exit $status
 pub fn run(workspace: &Workspace, tree: &mut Tree, packages: &[Control], changes: &Path) -> Result<()> {
     let mut progress = Progress::step("configuring the packages");
     progress.busy_with(&format!("({} scripts)", packages.iter().filter(|package| package.has("postinst")).count()));
-    let scripts: String =
-        packages.iter().filter(|package| package.has("preinst")).map(|package| package.name.clone() + "\n").collect();
+    let line = |package: &Control| package.name.clone() + "\n";
+    let scripts: String = packages.iter().filter(|package| package.has("preinst")).map(line).collect();
+    let first: String = packages.iter().filter(|package| FIRST.contains(&package.name.as_str())).map(line).collect();
+    let list = |package: &Control| format!("var/lib/dpkg/info/{}.list\n", package.name);
+    let lists: String = packages.iter().map(list).collect();
     let mut inside = tree.clone();
     for (name, text, mode) in [
         (format!("{PLACE}/configure"), SCRIPT, 0o755),
         (format!("{PLACE}/preinst"), scripts.as_str(), 0o644),
+        (format!("{PLACE}/first"), first.as_str(), 0o644),
+        (format!("{PLACE}/lists"), lists.as_str(), 0o644),
         (POLICY.to_owned(), "#!/bin/sh\nexit 101\n", 0o755),
     ] {
         let file = inside.add_contents(Contents::Bytes(text.into()));

@@ -1,6 +1,5 @@
 //! Lock file of a root: the version and the digest of each package, so that the root can be made again.
 
-use std::fmt::Write;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -11,19 +10,22 @@ use super::apt::Package;
 
 const FIRST: &str = "# Packages of a root, made by ./chitin root --lock: name, version, architecture, digest.";
 
-/// The text of the lock file of these packages; also what a root is known by in the cache.
+/// The line of each package, of which the lock file consists; a root is known by them in the cache, too.
 ///
 /// # Errors
 /// When a file cannot be read.
-pub fn text(packages: &[Package], files: &[PathBuf]) -> Result<String> {
-    let mut text = format!("{FIRST}\n");
-    for (package, file) in packages.iter().zip(files) {
+pub fn lines(packages: &[Package], files: &[PathBuf]) -> Result<Vec<String>> {
+    let line = |(package, file): (&Package, &PathBuf)| {
         let digest = Hashing::new(File::open(file).context(file.display())?).finish().context(file.display())?;
         let Package { name, version, architecture } = package;
-        // A string takes whatever is written to it.
-        let _ = writeln!(text, "{name} {version} {architecture} {digest}");
-    }
-    Ok(text)
+        Ok(format!("{name} {version} {architecture} {digest}\n"))
+    };
+    packages.iter().zip(files).map(line).collect()
+}
+
+/// The text of the lock file.
+pub fn text(lines: &[String]) -> String {
+    format!("{FIRST}\n{}", lines.concat())
 }
 
 /// The packages of a lock file, and its text.
@@ -68,7 +70,7 @@ mod tests {
         let (file, lock) = (folder.path().join("a.deb"), folder.path().join("lock"));
         fs::write(&file, "x").unwrap();
         let package = Package { name: "a".into(), version: "1:2-3".into(), architecture: "all".into() };
-        let written = text(std::slice::from_ref(&package), &[file]).unwrap();
+        let written = text(&lines(std::slice::from_ref(&package), &[file]).unwrap());
         fs::write(&lock, &written).unwrap();
         assert_eq!(read(&lock).unwrap(), (vec![package], written));
         for bad in ["", "a 1 all", "a 1 all sha256:xyz"] {

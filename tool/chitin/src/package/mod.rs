@@ -1,7 +1,8 @@
 //! Roots of Debian packages: `./chitin root PACKAGE…` and `./chitin run --packages`.
 //!
 //! Packages are resolved and fetched by apt-get, unpacked as layers of one tree, and configured by their own scripts
-//! inside Chitin. Nothing is installed on the host, and no rights are needed. A root is cached by the versions in it.
+//! inside Chitin. Nothing is installed on the host, and no rights are needed. A root is cached by the versions in it,
+//! and so is the root of the packages that every system has, which the others begin with.
 
 mod apt;
 mod configure;
@@ -25,7 +26,7 @@ use crate::{answer, scratch};
 use database::Control;
 
 /// Part of a root's name in the cache: changed where roots are made in another way.
-const EDITION: &str = "1";
+const EDITION: &str = "2";
 /// Folders that a package leaves to its installer.
 const FOLDERS: [(&str, u32); 4] = [("dev", 0o755), ("proc", 0o555), ("sys", 0o555), ("tmp", 0o1777)];
 
@@ -124,7 +125,8 @@ fn made(workspace: &Workspace, wanted: &[String], lock: Option<&Path>) -> Result
         None => apt::resolve(wanted)?,
     };
     let files = apt::fetch(&packages, &folder)?;
-    let text = lock::text(&packages, &files)?;
+    let lines = lock::lines(&packages, &files)?;
+    let text = lock::text(&lines);
     match (&locked, lock) {
         (Some((_, expected)), Some(lock)) if *expected != text => {
             return Err(Failure::new(format!(
@@ -135,51 +137,73 @@ fn made(workspace: &Workspace, wanted: &[String], lock: Option<&Path>) -> Result
         (None, Some(lock)) => fs::write(lock, &text).context(lock.display())?,
         _ => {}
     }
-    let name = Digest::of(format!("{EDITION}\n{text}").as_bytes());
-    let place = cache.join("root").join(format!("{}.tar", name.digits()));
+    let controls = files.into_iter().zip(lines).map(|(file, line)| Control::read(file, line));
+    root_of(workspace, controls.collect::<Result<_>>()?)
+}
+
+/// The tar of the root of these packages: made where it is missing, upon the root of the base. A run that makes the same
+/// one is waited for.
+fn root_of(workspace: &Workspace, packages: Vec<Control>) -> Result<PathBuf> {
+    let folder = workspace.cache().join("root");
+    fs::create_dir_all(&folder).context(folder.display())?;
+    let lines: String = packages.iter().map(|package| package.line.as_str()).collect();
+    let name = Digest::of(format!("{EDITION}\n{lines}").as_bytes());
+    let place = folder.join(format!("{}.tar", name.digits()));
+    let turn = place.with_extension("lock");
+    let _turn = File::create(&turn).and_then(|file| file.lock().map(|()| file)).context(turn.display())?;
     if !place.is_file() {
-        make(workspace, &files, &place)?;
+        let (base, more) = database::split(packages);
+        if base.is_empty() || more.is_empty() {
+            make(workspace, empty(), &[base, more].concat(), &place)?;
+        } else {
+            let mut tree = Tree::new();
+            root::add_tar(&mut tree, &root_of(workspace, base)?, "the root of the base")?;
+            make(workspace, tree, &more, &place)?;
+        }
     }
     Ok(place)
 }
 
-fn make(workspace: &Workspace, files: &[PathBuf], place: &Path) -> Result<()> {
-    let cache = place.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(cache).context(cache.display())?;
-    let work = scratch::folder_in(cache)?;
-    let (mut tree, controls) = unpack(files, work.path())?;
-    configure::run(workspace, &mut tree, &controls, &work.path().join("changes.tar"))?;
+/// Makes the root of `packages`, which are unpacked upon `tree`.
+fn make(workspace: &Workspace, mut tree: Tree, packages: &[Control], place: &Path) -> Result<()> {
+    let work = scratch::folder_in(place.parent().unwrap_or(Path::new("/")))?;
+    unpack(&mut tree, packages, work.path())?;
+    configure::run(workspace, &mut tree, packages, &work.path().join("changes.tar"))?;
     let partial = work.path().join("root.tar");
     let file = File::create(&partial).context(partial.display())?;
     tree.write_tar(file)?;
     fs::rename(&partial, place).context(place.display())
 }
 
-/// All packages as one tree, with dpkg's database.
-fn unpack(files: &[PathBuf], work: &Path) -> Result<(Tree, Vec<Control>)> {
-    let mut progress = Progress::step("unpacking the packages");
-    progress.busy_with(&format!("({})", files.len()));
+/// What is there before the first package.
+fn empty() -> Tree {
     let mut tree = Tree::new();
     for name in MERGED {
         tree.insert(format!("usr/{name}").as_bytes(), Node::of_root(Kind::Directory, 0o755));
         tree.insert(name.as_bytes(), Node::of_root(Kind::SymbolicLink(format!("usr/{name}").into()), 0o777));
     }
-    let (mut controls, mut lists) = (Vec::new(), Vec::new());
-    for (number, package) in files.iter().enumerate() {
+    tree
+}
+
+/// Adds the packages' files, and their records in dpkg's database.
+fn unpack(tree: &mut Tree, packages: &[Control], work: &Path) -> Result<()> {
+    let mut progress = Progress::step("unpacking the packages");
+    progress.busy_with(&format!("({})", packages.len()));
+    let mut lists = Vec::new();
+    for (number, package) in packages.iter().enumerate() {
         let tar = work.join(format!("{number}.tar"));
         let file = File::create(&tar).context(tar.display())?;
-        let status = Command::new("dpkg-deb").arg("--fsys-tarfile").arg(package).stdout(file).status();
+        let status = Command::new("dpkg-deb").arg("--fsys-tarfile").arg(&package.file).stdout(file).status();
         if !status.context("cannot start dpkg-deb")?.success() {
-            return Err(Failure::new(format!("{} is damaged: delete it and try again", package.display())));
+            return Err(database::is_damaged(&package.file));
         }
-        let what = package.display().to_string();
+        let what = package.file.display().to_string();
         lists.push(root::names_in_tar(&tar, &what)?);
-        root::add_package(&mut tree, &tar, &what)?;
-        controls.push(Control::read(package)?);
+        root::add_package(tree, &tar, &what)?;
     }
     for (name, permissions) in FOLDERS {
         tree.insert(name.as_bytes(), Node::of_root(Kind::Directory, permissions));
     }
-    database::add(&mut tree, &controls, &lists);
-    Ok((tree, controls))
+    database::add(tree, packages, &lists);
+    Ok(())
 }
