@@ -126,6 +126,8 @@ pub struct Mappings {
     /// Those that show what other windows have grown by, by the addresses of those. The last one is the current one: a
     /// thread may still copy through one before it.
     beyond: BTreeMap<u64, Vec<Mapping>>,
+    /// How many holders a window has beyond the first, by its address.
+    more_holders: BTreeMap<u64, u32>,
     /// How often one that children get has come or gone.
     generation: u64,
 }
@@ -155,7 +157,8 @@ impl Mappings {
     fn within(places: [Range<u64>; 2]) -> Self {
         let own = [NEAR_OWN_WINDOWS..NEAR_WINDOWS_END, OWN_WINDOWS..WINDOWS_END];
         let empty = |places| Room { open: BTreeMap::new(), places, full_until: [0; 2] };
-        Self { common: empty(places), own: empty(own), beyond: BTreeMap::new(), generation: 1 }
+        let (beyond, more_holders) = (BTreeMap::new(), BTreeMap::new());
+        Self { common: empty(places), own: empty(own), beyond, more_holders, generation: 1 }
     }
 
     /// Opens a window onto pages, with what `key` allows.
@@ -187,8 +190,20 @@ impl Mappings {
         self.beyond.get(&shared.address)?.last()
     }
 
-    /// Closes a window, and what shows beyond it. Nothing may look through it any more.
+    /// A window has one holder more, who closes it, too.
+    pub fn hold_once_more(&mut self, shared: &Mapping) {
+        *self.more_holders.entry(shared.address).or_default() += 1;
+    }
+
+    /// A holder closes a window. The last one closes what shows beyond it, too: nothing may look through it any more.
     pub fn close(&mut self, shared: &Mapping) {
+        if let Some(holders) = self.more_holders.get_mut(&shared.address) {
+            *holders -= 1;
+            if *holders == 0 {
+                self.more_holders.remove(&shared.address);
+            }
+            return;
+        }
         for beyond in self.beyond.remove(&shared.address).into_iter().flatten() {
             self.close(&beyond);
         }
@@ -203,7 +218,7 @@ impl Mappings {
         }
     }
 
-    /// Closes every window that begins with a page. Nothing may look through them any more.
+    /// Closes every window that begins with a page, and has one holder each. Nothing may look through them any more.
     pub fn close_showing(&mut self, page: PageNumber) {
         let shows = |window: &&Mapping| window.pages.first() == Some(&page);
         let found: Vec<Mapping> = self.common.open.values().filter(shows).cloned().collect();

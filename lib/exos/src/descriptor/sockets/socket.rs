@@ -168,9 +168,10 @@ impl Socket {
     pub fn pair(kind: Kind) -> Result<[Self; 2]> {
         let fresh = if kind == Kind::Datagram { fresh_pipe_for_datagrams } else { fresh_pipe };
         let (one, other) = (fresh()?, fresh()?);
-        // Windows of its own, so that each can be closed without the other.
-        let again = |pipe: &Pipe| Pipe::open(&mut process().mappings.lock(), pipe.pages(), from().key);
-        let back = Self::joined(kind, again(&other)?, again(&one)?);
+        for pipe in [&one, &other] {
+            process().mappings.lock().hold_once_more(pipe.window());
+        }
+        let back = Self::joined(kind, other.clone(), one.clone());
         if kind == Kind::Datagram {
             one.take_only_from(other.pages()[0]);
             other.take_only_from(one.pages()[0]);
