@@ -112,7 +112,9 @@ pub(crate) const SWEEP_RECORDS: u32 = 36;
 
 // Disks.
 /// The end of a transfer of a block, whose checksums are verified. None ends with less left.
-pub(crate) const BLOCK_ARRIVES: u32 = 390;
+pub(crate) fn block_arrives() -> u32 {
+    if machine::crc32c::has_instruction() { 60 } else { 390 }
+}
 /// A step of the verifier or the compiler of a template's program.
 pub(crate) const PROGRAM_STEP: u32 = 226;
 /// Instructions of a transaction on metadata for each block that it allocates or frees.

@@ -278,7 +278,7 @@ impl Kernel {
         let is_reset = disk::with(number, |disk| disk.state()) == Some(abi::device::State::Resetting);
         let step = match is_reset {
             true => cost::DISK_ANEW,
-            false if self.has_volume(device as u64) => cost::BLOCK_ARRIVES.max(cost::REQUEST_ENDS),
+            false if self.has_volume(device as u64) => cost::block_arrives().max(cost::REQUEST_ENDS),
             false => cost::REQUEST_ENDS,
         };
         let mut ended = 0;

@@ -21,7 +21,7 @@ use driver::disk::{self, Order};
 use machine::boot::Boot;
 use machine::boot_memory::BootMemory;
 use machine::dma::{DeviceBuffer, Direction, Part};
-use machine::{clock, exposed};
+use machine::{clock, crc32c, exposed};
 use xn::block::BlockInfo;
 use xn::format::{BLOCK_SIZE, Block, MAX_TEMPLATES, Superblock};
 use xn::frames::Frames as XnFrames;
@@ -51,6 +51,10 @@ impl XnFrames for Frames {
 
     fn store(&mut self, page: usize, offset: usize, from: &[u8]) {
         self.0.write(page * PAGE_SIZE as usize + offset, from);
+    }
+
+    fn crc32c(crc: u32, bytes: &[u8]) -> u32 {
+        if crc32c::has_instruction() { crc32c::continued(crc, bytes) } else { xn::checksum::crc32c(crc, bytes) }
     }
 }
 
@@ -265,7 +269,7 @@ impl Kernel {
 
     /// A transfer of the kernel's ended.
     pub(crate) fn end_storage_transfer(&mut self, operation: u64, word: usize, done: bool) {
-        self.spend(crate::cost::BLOCK_ARRIVES);
+        self.spend(crate::cost::block_arrives());
         if let Some(storage) = self.storage.as_deref_mut() {
             storage.ended(operation, word, done);
         }

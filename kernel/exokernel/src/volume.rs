@@ -25,12 +25,14 @@ use xn::format::{
     BLOCK_SIZE, Block, MAX_ROOTS, MAX_TEMPLATES, ROOTS, SECTORS, Superblock, TEMPLATE_BLOCKS, TEMPLATES, seal_sectors,
     verify_sectors,
 };
+use xn::frames::Frames as _;
 use xn::region_map::{LOAD_PARTS, Use};
 use xn::template::Template;
 use xn::volume::{Limits, Phase, Volume, Work};
 
-/// Children that a refused write looks through, and blocks that a step of recovery marks.
-const LIMITS: Limits = Limits { search: 256, marks: TRANSACTION_BLOCKS };
+/// Children that a refused write looks through, blocks that a step of recovery marks, frames that a step of a stop
+/// looks at.
+const LIMITS: Limits = Limits { search: 256, marks: TRANSACTION_BLOCKS, looks: 256 };
 
 /// The right that a step needs.
 const fn right_of(step: u64) -> Option<Rights> {
@@ -260,7 +262,7 @@ impl Storage {
                 let volume = self.volume.as_ref().expect("a volume is open");
                 let (name, range) = (volume.superblock().volume, sectors..sectors + SECTORS_A_CALL);
                 self.checked = None;
-                verify_sectors(&name, block, range.clone(), &self.load_staged()).map_err(failure)?;
+                verify_sectors(Frames::crc32c, &name, block, range.clone(), &self.load_staged()).map_err(failure)?;
                 self.checked = Some((block, range.end));
             }
             _ => match self.staged(block)? {
@@ -323,7 +325,7 @@ impl Storage {
         if let Some((block, sectors)) = self.checked.filter(|_| self.drive.is_some()) {
             let (name, range) = (volume.superblock().volume, sectors..sectors + SECTORS_A_CALL);
             self.frames.0.read(self.count * BLOCK_SIZE, self.buffer);
-            seal_sectors(&name, block, range.clone(), self.buffer);
+            seal_sectors(Frames::crc32c, &name, block, range.clone(), self.buffer);
             self.frames.0.write(self.count * BLOCK_SIZE, self.buffer);
             self.checked = Some((block, range.end));
             if range.end < SECTORS {
@@ -334,6 +336,9 @@ impl Storage {
             return Err(AGAIN);
         }
         let work = if stop { volume.stop(self.buffer) } else { volume.start(self.buffer) };
+        if work.is_err() {
+            self.drive = None;
+        }
         match work.map_err(failure)? {
             Work::Seal(block) => {
                 self.frames.0.write(self.count * BLOCK_SIZE, self.buffer);
@@ -423,7 +428,7 @@ fn phase_number(now: Phase) -> u64 {
     match now {
         Phase::Checking { .. } => phase::CHECKING,
         Phase::ReadOnly => phase::READ_ONLY,
-        Phase::Marking(_) => phase::MARKING,
+        Phase::Closing(_) | Phase::Marking(_) => phase::MARKING,
         Phase::Open => phase::OPEN,
         Phase::Damaged(_) => phase::DAMAGED,
         Phase::Failed => phase::FAILED,

@@ -22,6 +22,8 @@ pub struct Features {
     pub(crate) sysenter: bool,
     /// The local APIC has TSC-deadline mode.
     pub(crate) tsc_deadline: bool,
+    /// The CPU has the instruction CRC32.
+    pub(crate) crc32: bool,
     control: u64,
 }
 
@@ -37,6 +39,7 @@ static SHARED: Shared = Shared(UnsafeCell::new(Features {
     vector_state_bytes: 0,
     sysenter: false,
     tsc_deadline: false,
+    crc32: false,
     control: 0,
 }));
 
@@ -158,6 +161,7 @@ fn decide(leaves: &Leaves) -> Features {
         vector_state_bytes: vector_state_bytes(mask),
         sysenter: bit(basic.edx, 11),
         tsc_deadline: bit(basic.ecx, 24),
+        crc32: bit(basic.ecx, 20),
         ..Features::default()
     };
     for (_, bits, control) in rows.into_iter().filter(|row| row.0) {
@@ -234,7 +238,8 @@ impl Features {
     /// Whether this CPU has all that these promise.
     pub(crate) fn hold_here(&self) -> bool {
         let here = detect();
-        here.has(self.bits & !feature::MELTDOWN) && here.control & self.control == self.control
+        let all = here.has(self.bits & !feature::MELTDOWN) && here.control & self.control == self.control;
+        all && (here.crc32 || !self.crc32)
     }
 }
 

@@ -34,6 +34,7 @@ mod reference_clock;
 pub mod time_scale;
 
 pub mod cmos;
+pub mod crc32c;
 pub mod device_discovery;
 pub mod dma;
 #[cfg(not(target_os = "none"))]

@@ -17,7 +17,7 @@
 //! child slots 66 (8 bytes). Then length of owns 76 and of access 80 (u32, bytes). Sectors 1 to 31 hold owns, then
 //! access, without gap.
 
-use crate::checksum::of_sector;
+use crate::checksum::{Crc, crc32c, of_sector};
 use crate::error::{Error, Result};
 use crate::template::{Kind, Template};
 use core::ops::Range;
@@ -107,36 +107,40 @@ fn half(bytes: &[u8], at: usize) -> u32 {
 
 /// Writes the checksum of each sector of a metadata block.
 pub fn seal(volume: &[u8; 16], block: u64, bytes: &mut Block) {
-    seal_sectors(volume, block, 0..SECTORS, bytes);
+    seal_sectors(crc32c, volume, block, 0..SECTORS, bytes);
 }
 
 /// The same for some sectors: a kernel has no time for all in one entry.
-pub fn seal_sectors(volume: &[u8; 16], block: u64, sectors: Range<usize>, bytes: &mut Block) {
+pub fn seal_sectors(crc: Crc, volume: &[u8; 16], block: u64, sectors: Range<usize>, bytes: &mut Block) {
     for (index, sector) in bytes.chunks_exact_mut(SECTOR_SIZE).enumerate().take(sectors.end).skip(sectors.start) {
-        let sum = of_sector(volume, block, index, &sector[..CONTENT]);
+        let sum = of_sector(crc, volume, block, index, &sector[..CONTENT]);
         sector[CONTENT..].copy_from_slice(&sum.to_le_bytes());
     }
 }
 
 /// Checks the checksum of one sector.
 pub fn verify_sector(volume: &[u8; 16], block: u64, index: usize, sector: &[u8]) -> Result<()> {
-    let sum = of_sector(volume, block, index, &sector[..CONTENT]);
+    compare(crc32c, volume, block, index, sector)
+}
+
+fn compare(crc: Crc, volume: &[u8; 16], block: u64, index: usize, sector: &[u8]) -> Result<()> {
+    let sum = of_sector(crc, volume, block, index, &sector[..CONTENT]);
     if half(sector, CONTENT) == sum { Ok(()) } else { Err(Error::Damaged(block)) }
 }
 
 /// Checks the checksums of all sectors of a metadata block.
 pub fn verify(volume: &[u8; 16], block: u64, bytes: &Block) -> Result<()> {
-    verify_sectors(volume, block, 0..SECTORS, bytes)
+    verify_sectors(crc32c, volume, block, 0..SECTORS, bytes)
 }
 
 /// The same for some sectors.
-pub fn verify_sectors(volume: &[u8; 16], block: u64, sectors: Range<usize>, bytes: &Block) -> Result<()> {
+pub fn verify_sectors(crc: Crc, volume: &[u8; 16], block: u64, sectors: Range<usize>, bytes: &Block) -> Result<()> {
     bytes
         .chunks_exact(SECTOR_SIZE)
         .enumerate()
         .take(sectors.end)
         .skip(sectors.start)
-        .try_for_each(|(index, sector)| verify_sector(volume, block, index, sector))
+        .try_for_each(|(index, sector)| compare(crc, volume, block, index, sector))
 }
 
 impl Superblock {

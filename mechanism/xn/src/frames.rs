@@ -1,4 +1,4 @@
-//! Contents of pages, as XN sees them.
+//! Contents of pages, as XN sees them, and their checksums.
 //!
 //! A kernel has no slices of pages that programs can write, so XN copies in and out of its own workspace.
 
@@ -8,4 +8,8 @@ pub trait Frames {
     fn load(&self, page: usize, offset: usize, into: &mut [u8]);
     /// Copies bytes into a page.
     fn store(&mut self, page: usize, offset: usize, from: &[u8]);
+    /// CRC32C of `bytes`, continued from `crc`. A machine whose CPU has an instruction for it puts its own here.
+    fn crc32c(crc: u32, bytes: &[u8]) -> u32 {
+        crate::checksum::crc32c(crc, bytes)
+    }
 }

@@ -9,7 +9,7 @@
 use crate::block::{BlockInfo, DIRTY, ERROR, IN, OPEN, ORPHAN, OUT, READY, RESIDENT, UNSEALED, UNSEALED_SHIFT};
 use crate::checksum::of_sector;
 use crate::error::{Error, Result};
-use crate::format::{CONTENT, SECTOR_SIZE, SECTORS, verify};
+use crate::format::{CONTENT, SECTOR_SIZE, SECTORS, verify_sectors};
 use crate::frames::Frames;
 use crate::region_map::Use;
 use crate::template::Programs;
@@ -86,7 +86,7 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         let mut content = [0; CONTENT];
         for sector in (0..SECTORS).filter(|sector| info.is(1 << (UNSEALED_SHIFT + *sector as u32))) {
             self.frames.load(page, sector * SECTOR_SIZE, &mut content);
-            let sum = of_sector(&self.superblock.volume, info.block(), sector, &content);
+            let sum = of_sector(F::crc32c, &self.superblock.volume, info.block(), sector, &content);
             self.frames.store(page, sector * SECTOR_SIZE + CONTENT, &sum.to_le_bytes());
         }
     }
@@ -143,7 +143,7 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         if succeeded && self.memory.templates.is_metadata(info.template) {
             let bytes = &mut self.memory.workspace.block;
             self.frames.load(page, 0, bytes);
-            verdict = verify(&self.superblock.volume, block, bytes);
+            verdict = verify_sectors(F::crc32c, &self.superblock.volume, block, 0..SECTORS, bytes);
         }
         match verdict {
             Ok(()) => self.entry(page).state |= RESIDENT,

@@ -14,6 +14,7 @@ use crate::region_map::Maps;
 use crate::registry::{Registry, name};
 use crate::template::{CATALOGUE, Programs, Templates};
 use crate::tree::{Standing, Tree, Trees};
+use core::ops::Range;
 
 /// Where a volume stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub enum Phase {
     },
     /// Blocks can be bound and read.
     ReadOnly,
+    /// A stop looks for what is dirty or in transit; the page that it looks at next. Nothing can be changed meanwhile.
+    Closing(usize),
     /// The volume is being marked dirty or clean; the number of the next step.
     Marking(u64),
     /// Everything is permitted.
@@ -55,12 +58,14 @@ pub struct Limits {
     pub search: usize,
     /// Claimed blocks that one [`Volume::check`] marks.
     pub marks: u64,
+    /// Entries of the registry that one [`Volume::stop`] looks at.
+    pub looks: usize,
 }
 
 impl Default for Limits {
-    /// The pointers of a full block of C-FFS, eight times; the blocks of the largest transaction.
+    /// The pointers of a full block of C-FFS, eight times; the blocks of the largest transaction; the whole registry.
     fn default() -> Self {
-        Self { search: 4096, marks: crate::transaction::MAX_BLOCKS }
+        Self { search: 4096, marks: crate::transaction::MAX_BLOCKS, looks: usize::MAX }
     }
 }
 
@@ -241,14 +246,11 @@ impl<'a, F: Frames, P: Programs> Volume<'a, F, P> {
     }
 
     /// Makes the volume clean: call until [`Work::Done`]. Refused while anything is dirty, held, in transit or
-    /// unattached.
+    /// unattached: then the volume is open again.
     pub fn stop(&mut self, buffer: &mut Block) -> Result<Work> {
         let step = match self.phase {
-            Phase::Open => {
-                self.check_quiet()?;
-                self.phase = Phase::Marking(0);
-                return Ok(Work::Again);
-            }
+            Phase::Open => return self.look_for_changes(0),
+            Phase::Closing(page) => return self.look_for_changes(page),
             Phase::Marking(step) => step,
             _ => return Err(Error::NotPermitted),
         };
@@ -279,12 +281,26 @@ impl<'a, F: Frames, P: Programs> Volume<'a, F, P> {
         Ok(Work::Seal(block))
     }
 
-    fn check_quiet(&self) -> Result<()> {
-        let own = self.memory.registry.blocks.iter().filter(|info| info.name >> 56 == u64::from(self.number));
-        let busy = own.filter(|info| info.name != 0).find(|info| info.is(DIRTY | IN | OUT) || !self.is_stable(info));
-        if let Some(info) = busy {
-            return Err(Error::InUse(info.block()));
+    /// Looks at as many pages as the limits say. The last step closes the volume to changes for good.
+    fn look_for_changes(&mut self, page: usize) -> Result<Work> {
+        let end = page.saturating_add(self.limits.looks).min(self.memory.registry.blocks.len());
+        let is_last = end == self.memory.registry.blocks.len();
+        self.phase = Phase::Open;
+        self.check_quiet(page..end)?;
+        if is_last {
+            self.check_settled()?;
         }
+        self.phase = if is_last { Phase::Marking(0) } else { Phase::Closing(end) };
+        Ok(Work::Again)
+    }
+
+    fn check_quiet(&self, pages: Range<usize>) -> Result<()> {
+        let own = self.memory.registry.blocks[pages].iter().filter(|info| info.name >> 56 == u64::from(self.number));
+        let busy = own.filter(|info| info.name != 0).find(|info| info.is(DIRTY | IN | OUT) || !self.is_stable(info));
+        busy.map_or(Ok(()), |info| Err(Error::InUse(info.block())))
+    }
+
+    fn check_settled(&self) -> Result<()> {
         if let Some(record) = self.memory.ledger.iter().find(|record| record.count > 0) {
             return Err(Error::InUse(record.first));
         }

@@ -13,6 +13,7 @@ use xn::error::{Error, Result};
 use xn::format::{BLOCK_SIZE, SECTOR_SIZE, seal};
 use xn::program::{OWNS, run_owns};
 use xn::transaction::{Action, Change, Declared, Transaction};
+use xn::volume::{Phase, Work};
 
 /// A volume that is open for writing, and its disk.
 fn with_volume(test: impl FnOnce(&mut Xn<'_>, &mut Disk)) {
@@ -277,6 +278,41 @@ fn fault_66_some_dirty_block_can_always_be_written() {
         // A tree cannot become its own descendant.
         tree(xn, 320, 20);
         assert!(set(xn, 20, 16, Some(entry(320, TREE)), &declare(Action::Attach, 320, TREE)).is_err());
+    });
+}
+
+#[test]
+fn a_stop_in_steps_looks_at_each_page() {
+    with_volume(|xn, disk| {
+        rooted(xn, disk);
+        let (mut buffer, pages) = ([0; BLOCK_SIZE], xn.memory.registry.blocks.len());
+        xn.limits.looks = 60;
+        let last = pages - 1;
+        allocate(xn, 1, 16, 310, LEAF);
+        xn.bind(&Caller::default(), 1, 0, 310, last).expect("new");
+        write(xn, disk, last).expect("a leaf");
+        flush(xn, disk);
+        write(xn, disk, 1).expect("its child is good");
+        assert_eq!(xn.stop(&mut buffer), Err(Error::InUse(300)), "page 1 is not durable");
+        flush(xn, disk);
+        for end in [60, 120] {
+            assert_eq!(xn.stop(&mut buffer), Ok(Work::Again));
+            assert_eq!(xn.phase(), Phase::Closing(end));
+            let refused = set(xn, 1, 32, Some(entry(311, LEAF)), &declare(Action::Allocate, 311, LEAF));
+            assert_eq!(refused, Err(Error::NotPermitted), "it is being closed");
+        }
+        assert_eq!(xn.stop(&mut buffer), Ok(Work::Again));
+        assert_eq!(xn.phase(), Phase::Marking(0));
+    });
+    with_volume(|xn, _| {
+        let mut buffer = [0; BLOCK_SIZE];
+        xn.limits.looks = 60;
+        tree(xn, 300, xn.memory.registry.blocks.len() - 1);
+        for _ in 0..2 {
+            assert_eq!(xn.stop(&mut buffer), Ok(Work::Again));
+        }
+        assert_eq!(xn.stop(&mut buffer), Err(Error::InUse(300)), "the last page is dirty");
+        assert_eq!(xn.phase(), Phase::Open, "a refused stop changes nothing");
     });
 }
 
