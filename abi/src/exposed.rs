@@ -116,8 +116,10 @@ pub struct CpuInfo {
     pub apic: AtomicU64,
     /// Unexpected interrupts: spurious ones, and those of vectors that have no owner.
     pub stray_interrupts: AtomicU64,
+    /// Interrupts that other CPUs sent it: to look again, and to drop translations.
+    pub requests: AtomicU64,
     /// Not used.
-    pub unused: [AtomicU64; 6],
+    pub unused: [AtomicU64; 5],
 }
 
 const _: () = assert!(size_of::<KernelInfo>() == 512);

@@ -49,6 +49,20 @@ pub const EXPOSED_SLICES: u64 = EXPOSED + 0x0020_0000;
 pub const EXPOSED_ENVIRONMENTS: u64 = EXPOSED + 0x4000_0000;
 /// [`crate::page::PageInfo`], one a physical page.
 pub const EXPOSED_PAGES: u64 = EXPOSED + 0x8000_0000;
+/// Every array that the kernel exposes: its name, where it begins, the bytes of a record. The kernel maps no other for
+/// all, and every word of each can be watched.
+pub const EXPOSED_ARRAYS: [(&str, u64, usize); 9] = [
+    ("KernelInfo", EXPOSED_KERNEL, size_of::<crate::exposed::KernelInfo>()),
+    ("DeviceInfo", EXPOSED_DEVICES, size_of::<crate::device::DeviceInfo>()),
+    ("InterfaceInfo", EXPOSED_INTERFACES, size_of::<crate::interface::InterfaceInfo>()),
+    ("CpuInfo", EXPOSED_CPUS, size_of::<crate::exposed::CpuInfo>()),
+    ("SliceInfo", EXPOSED_SLICES, size_of::<crate::time_slice::SliceInfo>()),
+    ("FilterInfo", EXPOSED_FILTERS, size_of::<crate::packet_filter::FilterInfo>()),
+    ("BlockInfo", EXPOSED_BLOCKS, size_of::<crate::storage::BlockInfo>()),
+    ("EnvironmentInfo", EXPOSED_ENVIRONMENTS, size_of::<crate::environment::EnvironmentInfo>()),
+    ("PageInfo", EXPOSED_PAGES, size_of::<crate::page::PageInfo>()),
+];
+
 /// Where the kernel image is linked.
 pub const KERNEL_IMAGE: u64 = 0xffff_ffff_8000_0000;
 

@@ -68,7 +68,7 @@ pub(crate) fn wake(cpu: usize) {
     let info = &exposed::cpus()[cpu];
     if cpu != entry::cpu() && info.state.load(Ordering::SeqCst) == CpuState::Idle as u64 {
         exposed::add(&info.kicks, 1);
-        apic::send(cpu, apic::WAKE_VECTOR);
+        kick(cpu);
     }
 }
 
@@ -77,9 +77,10 @@ pub(crate) fn wake_all_idle() {
     (0..exposed::cpu_count()).for_each(wake);
 }
 
-/// Interrupts a CPU that runs a program.
+/// Interrupts another CPU.
 pub(crate) fn kick(cpu: usize) {
     if cpu != entry::cpu() {
+        exposed::add(&exposed::cpus()[cpu].requests, 1);
         apic::send(cpu, apic::WAKE_VECTOR);
     }
 }

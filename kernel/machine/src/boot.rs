@@ -57,11 +57,7 @@ impl Boot {
     pub fn show<T>(&mut self, address: u64, array: &[T]) -> bool {
         let huge_pages = self.features.has(feature::PAGE_1G);
         let Some(window) = Window::of(address, array) else { return false };
-        let is_mapped = KernelMap::resume(&mut self.memory(), huge_pages).map_exposed(&window).is_ok();
-        if is_mapped && address == abi::memory_map::EXPOSED_BLOCKS {
-            crate::exposed::record_blocks(array);
-        }
-        is_mapped
+        KernelMap::resume(&mut self.memory(), huge_pages).map_exposed(&window).is_ok()
     }
 
     /// The boot archive itself, read-only for all from now on.

@@ -11,8 +11,8 @@ use abi::exposed::{CpuInfo, KernelInfo};
 use abi::interface::InterfaceInfo;
 use abi::limits::{DEVICES, ENVIRONMENTS, ENVIRONMENTS_LEAST, INTERFACES, PAGES_PER_ENVIRONMENT, SLICES_PER_CPU};
 use abi::memory_map::{
-    EXPOSED_BLOCKS, EXPOSED_CPUS, EXPOSED_DEVICES, EXPOSED_ENVIRONMENTS, EXPOSED_FILTERS, EXPOSED_INTERFACES,
-    EXPOSED_KERNEL, EXPOSED_PAGES, EXPOSED_SLICES,
+    EXPOSED, EXPOSED_CPUS, EXPOSED_DEVICES, EXPOSED_ENVIRONMENTS, EXPOSED_FILTERS, EXPOSED_INTERFACES, EXPOSED_KERNEL,
+    EXPOSED_PAGES, EXPOSED_SLICES,
 };
 use abi::packet_filter::FilterInfo;
 use abi::page::PageInfo;
@@ -54,8 +54,6 @@ static DEVICE_RECORDS: Array<DeviceInfo> = Array::new();
 static CPU_RECORDS: Array<CpuInfo> = Array::new();
 static INTERFACE_RECORDS: Array<InterfaceInfo> = Array::new();
 static FILTER_RECORDS: Array<FilterInfo> = Array::new();
-/// Words of the records of frames, which the kernel's storage makes.
-static BLOCK_WORDS: Array<AtomicU64> = Array::new();
 static SLICES: Array<SliceInfo> = Array::new();
 static ENVIRONMENT_RECORDS: Array<EnvironmentInfo> = Array::new();
 static PAGE_RECORDS: Array<PageInfo> = Array::new();
@@ -162,35 +160,10 @@ pub fn environment_slots(pages: u64) -> u64 {
     (pages / PAGES_PER_ENVIRONMENT).next_power_of_two().clamp(ENVIRONMENTS_LEAST, ENVIRONMENTS)
 }
 
-/// Records the array that is shown at [`EXPOSED_BLOCKS`]: its words can be watched.
-pub(crate) fn record_blocks<T>(array: &[T]) {
-    BLOCK_WORDS.first.store(array.as_ptr().cast::<AtomicU64>().cast_mut(), Ordering::Relaxed);
-    BLOCK_WORDS.length.store(size_of_val(array) / 8, Ordering::Relaxed);
-}
-
-/// The physical address of an aligned word of an exposed structure, if one lies at this address.
+/// The physical address of an aligned word that all may read in the kernel's half, if one lies at this address.
+#[inline]
 pub fn physical(address: u64) -> Option<u64> {
-    window(&KERNEL, EXPOSED_KERNEL, address)
-        .or_else(|| window(&DEVICE_RECORDS, EXPOSED_DEVICES, address))
-        .or_else(|| window(&INTERFACE_RECORDS, EXPOSED_INTERFACES, address))
-        .or_else(|| window(&FILTER_RECORDS, EXPOSED_FILTERS, address))
-        .or_else(|| window(&CPU_RECORDS, EXPOSED_CPUS, address))
-        .or_else(|| window(&SLICES, EXPOSED_SLICES, address))
-        .or_else(|| window(&ENVIRONMENT_RECORDS, EXPOSED_ENVIRONMENTS, address))
-        .or_else(|| window(&BLOCK_WORDS, EXPOSED_BLOCKS, address))
-        .or_else(|| kernel_map::physical(layout::PAGE_RECORDS + offset_in(&PAGE_RECORDS, EXPOSED_PAGES, address)?))
-}
-
-fn window<T>(array: &Array<T>, start: u64, address: u64) -> Option<u64> {
-    let offset = offset_in(array, start, address)?;
-    Some(array.first.load(Ordering::Relaxed) as u64 - layout::DIRECT_MAP + offset)
-}
-
-/// How far an aligned word lies behind the start of an array, if it lies in it.
-fn offset_in<T>(array: &Array<T>, start: u64, address: u64) -> Option<u64> {
-    let offset = address.checked_sub(start)?;
-    let bytes = (array.length.load(Ordering::Relaxed) * size_of::<T>()) as u64;
-    (offset < bytes && offset.is_multiple_of(8)).then_some(offset)
+    if address < EXPOSED || !address.is_multiple_of(8) { None } else { kernel_map::exposed(address) }
 }
 
 /// Makes the structures for so many page numbers, CPUs and filters, and shows them to users in the kernel's half of

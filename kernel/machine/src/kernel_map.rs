@@ -9,6 +9,7 @@ use crate::boot_memory::BootMemory;
 use crate::exposed::Window;
 use crate::layout::{self, HUGE_PAGE_SIZE, LARGE_PAGE_SIZE, PAGE_SIZE, align_down, direct};
 use crate::memory_map::MemoryRange;
+use abi::memory_map::EXPOSED_ARRAYS;
 use abi::page::PageInfo;
 use abi::page_table::{ACCESSED, CACHE_DISABLE, DIRTY, LARGE, NO_EXECUTE, PAGE, PRESENT, USER, WRITE, WRITE_THROUGH};
 use core::arch::asm;
@@ -160,7 +161,12 @@ impl<'a, 'b> KernelMap<'a, 'b> {
     }
 
     /// Maps exposed structures for all to read.
+    ///
+    /// # Panics
+    /// Where they are not listed in [`EXPOSED_ARRAYS`].
     pub(crate) fn map_exposed(&mut self, window: &Window) -> Result<(), MapFailure> {
+        let is_listed = EXPOSED_ARRAYS.iter().any(|(_, address, _)| *address == window.address);
+        assert!(is_listed, "{:#x} is not listed among what is exposed", window.address);
         self.map(window.address, window.physical, window.pages * PAGE_SIZE, EXPOSED)
     }
 
@@ -232,15 +238,16 @@ impl<'a, 'b> KernelMap<'a, 'b> {
     }
 }
 
-/// The physical address that an address of the kernel's half leads to.
-pub(crate) fn physical(address: u64) -> Option<u64> {
+/// The physical address that an address of the kernel's half leads to, if all may read there.
+pub(crate) fn exposed(address: u64) -> Option<u64> {
     let mut table = root_address();
     for level in (0..4).rev() {
         let entry = entry_of(table, address, level).load(Ordering::Relaxed);
-        let offset = address & ((PAGE_SIZE << (9 * level)) - 1);
+        let size = PAGE_SIZE << (9 * level);
+        let offset = address & (size - 1);
         match entry & (PRESENT | LARGE) {
             PRESENT if level > 0 => table = entry & PAGE,
-            found if found & PRESENT != 0 => return Some((entry & PAGE) + offset),
+            found if found & PRESENT != 0 && entry & USER != 0 => return Some((entry & PAGE & !(size - 1)) + offset),
             _ => return None,
         }
     }

@@ -74,6 +74,7 @@ fn ask(concerned: impl Fn(usize) -> bool) {
     for cpu in (0..exposed::cpu_count()).filter(|cpu| *cpu != this && concerned(*cpu)) {
         waiting[cpu] = Some(ASKED[cpu].fetch_add(1, Ordering::SeqCst) + 1);
         if !stands_by(cpu) {
+            exposed::add(&exposed::cpus()[cpu].requests, 1);
             apic::send(cpu, VECTOR);
         }
     }
