@@ -10,6 +10,7 @@
 
 extern crate alloc;
 
+pub mod arrays;
 pub mod attackers;
 pub mod attempt;
 pub mod callee;

@@ -28,6 +28,7 @@ use super::case::{Case, Verdict};
 use super::configuration::Configuration;
 use super::dialogue;
 use super::interrupts;
+use super::kernel_tables;
 use super::linux_program::{self, Product};
 use super::registry::{self, ExpectedStop, Guest, GuestDisk};
 use super::wire::{self, Peer, Wire};
@@ -132,7 +133,7 @@ fn listen(
     write_archive(&archive, ground, guest)?;
     let files = Files { kernel: ground.images.kernel.clone(), archive };
     let deadline = Instant::now() + Duration::from_secs(guest.seconds);
-    let monitor = guest.interrupted.then(|| place.path().join("monitor"));
+    let monitor = (guest.interrupted || guest.walked).then(|| place.path().join("monitor"));
     let disks = guest.disks.iter().enumerate().map(|(number, disk)| make_disk(place.path(), number, disk));
     let disks = disks.collect::<Result<Vec<_>>>()?;
     let (wires, networks) = connect(place.path(), &guest.peers)?;
@@ -141,7 +142,11 @@ fn listen(
         Machine { monitor: monitor.clone(), disks, networks, command_line, ..configuration.machine(guest.counting) };
     let (mut running, stream) = Running::start(&machine, &files)?;
     let over = Arc::new(AtomicBool::new(false));
-    let interrupts = monitor.map(|at| interrupts::inject(at, Arc::clone(&recorder.spoken), Arc::clone(&over)));
+    let (spoken, ended) = (Arc::clone(&recorder.spoken), Arc::clone(&over));
+    let (interrupts, walks) = match monitor {
+        Some(at) if guest.walked => (None, Some(kernel_tables::walk(at, spoken, ended))),
+        at => (at.map(|at| interrupts::inject(at, spoken, ended)), None),
+    };
     let session = Session::new(stream).context("host channel")?;
     let source = Cursor::new(guest.input.clone().into_bytes());
     input::pump(source, Arc::clone(&session.writer), Arc::clone(&session.credit));
@@ -160,6 +165,10 @@ fn listen(
         if stop == Stop::InOrder && count < interrupts::FEWEST {
             return Err(Failure::new(format!("only {count} non-maskable interrupts came through")));
         }
+    }
+    if let Some(walks) = walks {
+        let found = walks.join().unwrap_or_else(|_| Err("the walk of the kernel's page tables panicked".into()));
+        recorder.note("page tables", &found.map_err(Failure::new)?);
     }
     Ok((end, stop, serial))
 }

@@ -13,6 +13,7 @@ mod full;
 mod guest;
 mod host;
 mod interrupts;
+mod kernel_tables;
 mod linux_program;
 mod name_space;
 mod parity;

@@ -65,6 +65,9 @@ pub struct Guest {
     /// Whether non-maskable interrupts come all the while.
     #[serde(default)]
     pub interrupted: bool,
+    /// Whether the kernel's page tables are walked all the while.
+    #[serde(default)]
+    pub walked: bool,
     /// Time limit of one boot.
     #[serde(default = "seconds")]
     pub seconds: u64,

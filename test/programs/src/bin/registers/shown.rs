@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering::SeqCst;
 use runtime::area::Area;
 use runtime::exposed;
 use runtime::upcall::{Context, set_handler};
+use test_programs::arrays::exposed_arrays;
 use test_programs::attempt::watch;
 use test_programs::{Outcome, World, attempt, check};
 
@@ -61,64 +62,41 @@ pub(crate) fn fault_34_frames_hold_nothing_else() -> Outcome {
 
 /// Every word of what is exposed: none is an address of the kernel.
 pub(crate) fn fault_35_no_kernel_address_is_exposed(_: &World) -> Outcome {
-    use abi::memory_map::{
-        DIRECT_MAP, EXPOSED_CPUS, EXPOSED_ENVIRONMENTS, EXPOSED_KERNEL, EXPOSED_PAGES, EXPOSED_SLICES, KERNEL_IMAGE,
-    };
-    let kernel = exposed::kernel();
-    let cpus = kernel.cpus.load(SeqCst);
-    let tables = [
-        (EXPOSED_KERNEL, 512),
-        (EXPOSED_CPUS, cpus * 128),
-        (EXPOSED_SLICES, cpus * 16 * abi::limits::SLICES_PER_CPU as u64),
-        (EXPOSED_ENVIRONMENTS, kernel.environments.load(SeqCst) * 512),
-        (EXPOSED_PAGES, kernel.pages.load(SeqCst) * 64),
-    ];
-    for (start, bytes) in tables {
-        for address in (start..start + bytes).step_by(8) {
-            // SAFETY: the kernel maps these tables read-only for everybody, as long as their counts say.
+    use abi::memory_map::{DIRECT_MAP, KERNEL_IMAGE};
+    for array in exposed_arrays() {
+        for address in (array.start..array.end()).step_by(8) {
+            // SAFETY: the kernel maps these arrays read-only for all, as long as their counts say.
             let word = unsafe { (address as *const u64).read_volatile() };
             let kernels = (DIRECT_MAP..DIRECT_MAP + (1 << 40)).contains(&word)
                 || (KERNEL_IMAGE..KERNEL_IMAGE + (1 << 30)).contains(&word);
-            check!(!kernels, "{address:#x} exposes {word:#x}");
+            check!(!kernels, "{address:#x} of {} exposes {word:#x}", array.name);
         }
     }
     Ok(())
 }
 
 pub(crate) fn fault_36_beyond_what_is_exposed() -> Outcome {
-    use abi::memory_map::{
-        DIRECT_MAP, EXPOSED_CPUS, EXPOSED_ENVIRONMENTS, EXPOSED_KERNEL, EXPOSED_PAGES, EXPOSED_SLICES, KERNEL_IMAGE,
-    };
+    use abi::memory_map::{DIRECT_MAP, EXPOSED_KERNEL, KERNEL_IMAGE};
     watch();
-    let kernel = exposed::kernel();
-    let (pages, cpus) = (kernel.pages.load(SeqCst), kernel.cpus.load(SeqCst));
     // What is shown ends with the page that its last record lies in, and behind that record there are zeros.
-    let ends = [
-        EXPOSED_KERNEL + 512,
-        EXPOSED_CPUS + cpus * 128,
-        EXPOSED_SLICES + cpus * 16 * abi::limits::SLICES_PER_CPU as u64,
-        EXPOSED_ENVIRONMENTS + kernel.environments.load(SeqCst) * 512,
-        EXPOSED_PAGES + pages * 64,
-    ];
-    for end in ends {
-        let last = end.next_multiple_of(abi::limits::PAGE_SIZE);
-        for address in (end..last).step_by(8) {
+    for array in exposed_arrays() {
+        let last = array.end().next_multiple_of(abi::limits::PAGE_SIZE);
+        for address in (array.end()..last).step_by(8) {
             // SAFETY: the rest of a page whose beginning is shown.
             let word = unsafe { (address as *const u64).read_volatile() };
-            check!(word == 0, "behind the last record, at {address:#x}, stands {word:#x}");
+            check!(word == 0, "behind the last {}, at {address:#x}, stands {word:#x}", array.name);
         }
         let raised = attempt!(["mov rax, [rdi]"], "rdi" = last);
         check!(raised.is_some_and(|frame| frame.kind == kind::PAGE_FAULT), "reading {last:#x} raised {raised:?}");
-    }
-    for address in [DIRECT_MAP, DIRECT_MAP + 0x10_0000, KERNEL_IMAGE, KERNEL_IMAGE + 0x10_0000, EXPOSED_KERNEL - 8] {
-        let raised = attempt!(["mov rax, [rdi]"], "rdi" = address);
-        check!(raised.is_some_and(|frame| frame.kind == kind::PAGE_FAULT), "reading {address:#x} raised {raised:?}");
-    }
-    for address in [EXPOSED_KERNEL, EXPOSED_CPUS, EXPOSED_SLICES, EXPOSED_ENVIRONMENTS, EXPOSED_PAGES] {
+        let address = array.start;
         let raised = attempt!(["mov [rdi], rax"], "rdi" = address);
         check!(raised.is_some_and(|frame| frame.error == 7), "writing {address:#x} raised {raised:?}");
         let raised = attempt!(["call rdi"], "rdi" = address);
         check!(raised.is_some_and(|frame| frame.kind == kind::PAGE_FAULT), "jumping to {address:#x} raised {raised:?}");
+    }
+    for address in [DIRECT_MAP, DIRECT_MAP + 0x10_0000, KERNEL_IMAGE, KERNEL_IMAGE + 0x10_0000, EXPOSED_KERNEL - 8] {
+        let raised = attempt!(["mov rax, [rdi]"], "rdi" = address);
+        check!(raised.is_some_and(|frame| frame.kind == kind::PAGE_FAULT), "reading {address:#x} raised {raised:?}");
     }
     Ok(())
 }
