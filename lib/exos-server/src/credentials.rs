@@ -29,7 +29,7 @@ pub(super) const ROOT_RESERVE: u64 = 32;
 impl Server {
     /// See [`unix_core::server::protocol::Request::SetIdentity`]. Keys that the caller may not have any more are
     /// gone when this answers.
-    pub(super) fn set_identity(&mut self, caller: u64, message: &Message) -> Result<()> {
+    pub(super) fn set_identity(&mut self, caller: u64, message: &mut Message) -> Result<()> {
         let [_, which, change, two, third, keeps] = *message;
         let change = Change::from_word(change).ok_or(Errno::EINVAL)?;
         let wanted = [two as u32, (two >> 32) as u32, third as u32];
@@ -46,9 +46,14 @@ impl Server {
             NO_NEW_PRIVILEGES => identity.no_new_privileges = true,
             _ => return Err(Errno::EINVAL),
         }
-        if identity.principal() != before {
-            self.give_key(caller, identity.principal())?;
+        if !self.has_threads(caller) {
+            identity.held = None;
         }
+        let principal = identity.principal();
+        if principal != before {
+            self.give_key(caller, principal)?;
+        }
+        message[1] = principal;
         let client = self.server.clients.get_mut(&caller).ok_or(Errno::EPERM)?;
         client.credentials = identity;
         // No process reopens a file under its old credentials: cached handles are released.
@@ -82,7 +87,7 @@ impl Server {
     pub(super) fn admit(&mut self, caller: u64, message: &mut Message) -> Result<()> {
         let principal = message[1];
         let identity = &self.server.clients.get(&caller).ok_or(Errno::EPERM)?.credentials;
-        if !identity.may_be(principal) {
+        if !identity.may_be(principal) && !self.apart_of(caller).any(|own| own.may_be(principal)) {
             return Err(Errno::EPERM);
         }
         // A process that is set apart shares with processes of its user what it has from them.

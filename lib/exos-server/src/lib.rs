@@ -8,7 +8,8 @@
 //! - Sharing: `sharing` has locks, FIFOs and files without names, `pty` pseudo-terminals, `sysv_ipc` System V objects
 //!   and POSIX queues, `shared_futex` waiters for words of shared memory.
 //! - Rights: `principals` gives processes the keys of their users. `page_acl` opens pages to clients that are told of
-//!   them. `credentials` decides what each client may become and which processes it may signal.
+//!   them. `credentials` decides what each client may become and which processes it may signal, `thread_credentials`
+//!   has what single threads became.
 //! - Programs: `exec_files` serves executed files, `setuid_exec` successors of processes that execute set-id programs.
 //! - Between processes: `process_requests` passes on what they ask each other, `identity_tokens` vouches for peers and
 //!   senders, `priority_table` says which run before others on a CPU.
@@ -35,4 +36,5 @@ mod shared_futex;
 mod sharing;
 mod sockets;
 pub mod sysv_ipc;
+mod thread_credentials;
 pub mod wire;

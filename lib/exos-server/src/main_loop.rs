@@ -26,8 +26,9 @@ use runtime::page::Allocator;
 use runtime::transfer::Message;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, area, clock, exposed};
 use unix_core::ipc::shared_futex::SharedFutexes;
+use unix_core::process::credentials::Credentials;
 use unix_core::server::condemned::Condemned;
-use unix_core::server::protocol::{self, Request, WINDOW_BYTES, WINDOW_PAGES};
+use unix_core::server::protocol::{self, Request, SAME_FOR_ALL, WINDOW_BYTES, WINDOW_PAGES};
 use vfs::cpu_cache::caches;
 use vfs::dcache::{self, Changes};
 use vfs::file_lock::{Locks, Owner};
@@ -43,6 +44,8 @@ pub struct Server {
     pub server: FileServer,
     /// Clients that other environments speak for, by the number of those.
     pub(super) threads: NumberMap<u64>,
+    /// Credentials of threads that differ from those of their process's first thread.
+    pub(super) apart: NumberMap<Credentials>,
     /// Windows of clients that died, for those that come.
     spare: Vec<Mapping>,
     /// The environment that holds the unused budget, and the part of it for user 0 alone.
@@ -119,6 +122,7 @@ impl Server {
         Ok(Self {
             server,
             threads,
+            apart: NumberMap::default(),
             spare,
             bank,
             kept_for_zero,
@@ -167,7 +171,7 @@ impl Server {
             *message = answer;
             return;
         }
-        self.answer(EnvironmentId(environment), caller, message);
+        self.answer_as_thread(EnvironmentId(environment), caller, message);
         if message[0] == u64::from(Errno::NOT_LOADED.number()) && !self.server.wait_for_wire(message) {
             self.server.ask_for_missing(message);
         }
@@ -179,11 +183,12 @@ impl Server {
         }
     }
 
-    fn answer(&mut self, environment: EnvironmentId, caller: u64, message: &mut Message) {
+    pub(super) fn answer(&mut self, environment: EnvironmentId, caller: u64, message: &mut Message) {
         let outcome = match Request::from_number(message[0]) {
             Some(Request::Attach) => self.attach(caller, PageNumber::NONE, message),
             Some(Request::Adopt) => self.adopt(environment, caller, message),
             Some(Request::RegisterThread) => self.join(environment, caller, message[1]),
+            Some(Request::SetIdentity) if message[1] == SAME_FOR_ALL => self.give_to_all(caller, message[2]),
             Some(Request::SetIdentity) => self.set_identity(caller, message),
             Some(Request::ListsForUser) => self.admit(caller, message),
             Some(Request::Reowning) => self.note_taking_over(caller, message),
@@ -208,7 +213,7 @@ impl Server {
             ) => self.futex((environment, caller), operation, message),
             Some(Request::ShareHandedOff) => self.share_bequests(caller, message),
             Some(Request::HandOff) => self.bequeath(caller, message),
-            Some(Request::Execute) => self.execute(caller, message[1]),
+            Some(Request::Execute) => self.execute(caller, message),
             Some(Request::ReapClients) => {
                 self.bury_the_dead();
                 self.give_up_bequests();

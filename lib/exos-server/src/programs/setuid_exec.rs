@@ -112,6 +112,7 @@ impl Server {
         }
         self.pending_execs.apart += 1;
         after.apart = FIRST_APART + self.pending_execs.apart;
+        after.held = None;
         // The successor reads a program that the caller need not be allowed to read.
         let readable = self.server.readable_program(at)?;
         let mut holds = self.take_holds(caller, [program, bundle], count)?;
@@ -225,13 +226,17 @@ impl Server {
     }
 
     /// See [`unix_core::server::protocol::Request::Execute`].
-    pub(crate) fn execute(&mut self, caller: u64, program: u64) -> Result<()> {
-        let (before, after) = self.after(caller, program)?;
+    pub(crate) fn execute(&mut self, caller: u64, message: &mut Message) -> Result<()> {
+        let (before, mut after) = self.after(caller, message[1])?;
         if before.gains(&after) {
             return Err(Errno::EPERM);
         }
-        if before.principal() != after.principal() {
-            self.give_key(caller, after.principal())?;
+        if !self.has_threads(caller) {
+            after.held = None;
+        }
+        message[1] = after.principal();
+        if before.principal() != message[1] {
+            self.give_key(caller, message[1])?;
         }
         self.server.clients.entry(caller).and_modify(|client| client.credentials = after);
         Ok(())
@@ -248,7 +253,8 @@ impl Server {
         }
         let (clients, wishes) = (&self.server.clients, &self.pending_execs.open);
         let is_used = |principal: u64| {
-            clients.values().any(|client| client.credentials.apart == principal)
+            let is_of = |one: &Credentials| one.apart == principal || one.principal() == principal;
+            clients.values().any(|client| is_of(&client.credentials))
                 || wishes.iter().any(|wish| wish.after.apart == principal)
         };
         self.server.keys.forget_unused(is_used);

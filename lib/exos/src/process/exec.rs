@@ -81,6 +81,9 @@ pub fn exec(
 ) -> Result<()> {
     let request = ExecRequest::new((path, goes), arguments, environment)?;
     let process = process();
+    if process.credentials.differ() {
+        process.settle().inspect_err(|_| request.close())?;
+    }
     if !process.is_first(thread()) {
         *process.exec.lock() = Some(Box::new(request));
         super::exit::leave_for_exec();

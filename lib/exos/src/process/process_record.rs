@@ -15,6 +15,7 @@ use crate::process::exported_pages::ExportedPages;
 use crate::process::futex::Futexes;
 use crate::process::spawn_cache::SpawnCache;
 use crate::process::thread::Thread;
+use crate::process::thread::thread_credentials::ProcessCredentials;
 use crate::process::thread_create::DeadThread;
 use crate::process::vfork_deferred::DeferredChild;
 use crate::process::vfork_sharing::SharedMemoryLink;
@@ -37,7 +38,6 @@ use runtime::vector::State;
 use runtime::{EnvironmentId, KeyIndex, PageNumber};
 use unix_core::fd_table::FdTable;
 use unix_core::ipc::attachments::Holdings;
-use unix_core::process::credentials::Credentials;
 use unix_core::process::fs_context::FsContext;
 use unix_core::process::prctl_state::Attributes;
 use unix_core::process::public_page as public;
@@ -123,7 +123,7 @@ pub struct Process {
     /// What it has of System V objects.
     pub holdings: Lock<Holdings>,
     /// Its credentials by its own word: the server has the true ones.
-    pub credentials: Lock<Credentials>,
+    pub credentials: ProcessCredentials,
     /// What it may use.
     pub limits: Lock<Rlimits>,
     /// What it has asked for by `prctl`, `setpriority` and the like.
@@ -273,7 +273,7 @@ impl Process {
 
     /// Whether it is user 0 and has not given up this capability of Linux.
     pub fn may(&self, capability: u32) -> bool {
-        self.credentials.lock().is_privileged() && self.attributes.lock().capabilities.has(capability)
+        self.credentials.lock().is_privileged() && self.capabilities().has(capability)
     }
 
     /// Signals for the process.

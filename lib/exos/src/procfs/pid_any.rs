@@ -3,6 +3,7 @@
 
 use super::smaps;
 use crate::hw::current::process;
+use crate::process::thread::Thread;
 use crate::process_table::{ProcessInfo, is_runnable};
 use crate::terminal;
 use alloc::format;
@@ -94,9 +95,15 @@ fn statistics(other: &ProcessInfo, name: &str) -> String {
     format!("{} ({name}) {} {}\n", other.number, state(other).0, rest.join(" "))
 }
 
+/// The thread of the running process that a record is of; its first thread stands for the process.
+fn own_thread(other: &ProcessInfo) -> Option<&'static Thread> {
+    let threads = process().threads.lock();
+    threads.iter().copied().find(|thread| thread.shown_number() == other.number)
+}
+
 /// What only a process itself knows to tell in its status: its other groups, its memory, its capabilities.
 fn details(other: &ProcessInfo) -> [String; 3] {
-    let is_own = other.number == process().number();
+    let own = own_thread(other);
     let lines = |sets: Capabilities, renounced: bool| {
         format!(
             "CapInh:\t{:016x}\nCapPrm:\t{:016x}\nCapEff:\t{:016x}\nCapBnd:\t{:016x}\nCapAmb:\t{:016x}\n\
@@ -109,16 +116,16 @@ fn details(other: &ProcessInfo) -> [String; 3] {
             u8::from(renounced),
         )
     };
-    if !is_own {
+    let Some(thread) = own else {
         let kilobytes = pages(other.environment) * PAGE_SIZE / 1024;
         let memory = ["VmPeak", "VmSize", "VmRSS"].map(|name| format!("{name}:\t{kilobytes:>8} kB\n")).concat();
         let all = if other.user[1] == 0 { ALL } else { 0 };
         let sets = Capabilities { effective: all, permitted: all, ..Capabilities::default() };
         return [String::new(), memory, lines(sets, false)];
-    }
-    let identity = process().credentials.lock().clone();
+    };
+    let identity = process().credentials.of(thread);
     let groups = identity.groups.all().iter().map(|group| format!("{group} ")).collect();
-    let sets = process().attributes.lock().capabilities;
+    let sets = process().capabilities_of(thread);
     [groups, smaps::status(), lines(sets, identity.no_new_privileges)]
 }
 
@@ -126,10 +133,10 @@ fn details(other: &ProcessInfo) -> [String; 3] {
 /// first two.
 fn numbers(other: &ProcessInfo) -> [String; 2] {
     let line = |[real, effective, saved, on_files]: [u32; 4]| format!("{real}\t{effective}\t{saved}\t{on_files}");
-    if other.number != process().number() {
+    let Some(thread) = own_thread(other) else {
         return [other.user, other.groups].map(|[real, effective]| line([real, effective, effective, effective]));
-    }
-    let identity = process().credentials.lock();
+    };
+    let identity = process().credentials.of(thread);
     let on_files = identity.acting_on_files();
     let four = [(identity.user, on_files.uid), (identity.group, on_files.gid)];
     four.map(|(three, on_files)| line([three.real, three.effective, three.saved, on_files]))
@@ -137,11 +144,12 @@ fn numbers(other: &ProcessInfo) -> [String; 2] {
 
 fn status(other: &ProcessInfo, name: &str) -> String {
     let (number, parent) = (other.number, other.parent);
+    let group = if own_thread(other).is_some() { process().number() } else { number };
     let [groups, memory, capabilities] = details(other);
     let [users, groups_acting] = numbers(other);
     let [pending, blocked, ignored, caught] = other.signals;
     format!(
-        "Name:\t{name}\nUmask:\t0022\nState:\t{}\nTgid:\t{number}\nNgid:\t0\nPid:\t{number}\nPPid:\t{parent}\n\
+        "Name:\t{name}\nUmask:\t0022\nState:\t{}\nTgid:\t{group}\nNgid:\t0\nPid:\t{number}\nPPid:\t{parent}\n\
          TracerPid:\t0\nUid:\t{users}\nGid:\t{groups_acting}\nFDSize:\t64\nGroups:\t{groups}\n\
          {memory}Threads:\t{}\n\
          SigPnd:\t{:016x}\nShdPnd:\t{pending:016x}\nSigBlk:\t{blocked:016x}\nSigIgn:\t{ignored:016x}\n\

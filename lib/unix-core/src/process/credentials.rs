@@ -105,6 +105,8 @@ pub struct Credentials {
     /// Whether it may go on changing its groups, until it executes a program, though it is user 0 no more: it kept the
     /// capability for that (PR_SET_KEEPCAPS).
     pub keeps_groups: bool,
+    /// The principal whose key the process holds, while its threads have different credentials.
+    pub held: Option<u64>,
 }
 
 /// The first principal that is no user.
@@ -124,10 +126,13 @@ pub struct Program {
 impl Credentials {
     /// The principal whose key the process holds. It is 0 while any of its users is user 0. It is one of its own where
     /// a program gave it IDs that its user does not have, so that other processes of this user cannot reach into it.
-    /// Otherwise it is the saved user. No process holds the key of a user that may change to another one by asking:
-    /// see `server::principals`.
+    /// Otherwise it is the saved user. While threads differ, it is the principal from before. No process holds the key
+    /// of a user that may change to another one by asking: see `server::principals`.
     pub const fn principal(&self) -> u64 {
         let ResIds { real, effective, saved } = self.user;
+        if let Some(held) = self.held {
+            return held;
+        }
         match self.apart {
             _ if real == 0 || effective == 0 || saved == 0 => 0,
             0 => saved as u64,

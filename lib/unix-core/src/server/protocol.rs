@@ -72,6 +72,9 @@ pub const EMPTY_PATH: u64 = 2;
 pub const REAL: u64 = 8;
 /// As what `SetIdentity` changes: from now on no program gives the caller any rights.
 pub const NO_NEW_PRIVILEGES: u64 = 2;
+/// As what `SetIdentity` changes: all threads of the caller take the credentials of one of them, whose number follows.
+/// The process then holds the key of these.
+pub const SAME_FOR_ALL: u64 = 3;
 /// Bit of the flags of a removal: of a directory.
 pub const DIRECTORY: u64 = 4;
 
@@ -267,7 +270,8 @@ requests! {
     /// (environment): it speaks for the caller from now on, as a thread of it.
     RegisterThread = 29,
     /// (0 for users, 1 for groups, [`NO_NEW_PRIVILEGES`]; `identity::Change`; first | second << 32; third; whether user
-    /// 0 may still change groups as another user). Sets the caller's credentials.
+    /// 0 may still change groups as another user) -> principal. Sets the credentials of the calling thread. The process
+    /// holds the key of the principal then. Also ([`SAME_FOR_ALL`]; number of a thread).
     SetIdentity = 70,
     /// (first; count; 1 with the last of them; the groups in the window): the caller's other groups.
     SetGroups = 71,
@@ -305,7 +309,8 @@ requests! {
     /// its IDs in the window. The caller, started for a pending set-id exec, takes the credentials of that program.
     /// (1): its keys are those of that principal.
     AssumeIdentity = 93,
-    /// (node of a program that the caller holds): the caller executes it in its own environment.
+    /// (node of a program that the caller holds) -> principal whose key the process holds; the caller executes it in
+    /// its own environment.
     Execute = 94,
     /// (at, length of path, 1 where it will run and not only be loaded) -> node, mode, size; lengths; number of its
     /// pages that programs touch. A regular file that the caller may execute. `lengths`: bytes of its beginning (0..32)

@@ -67,10 +67,12 @@ pub fn end_thread_as(status: Status) -> ! {
     futex::clear_at_end(thread);
     if process.is_first(thread) {
         futex::release_inheriting(thread);
+        process.settle_without(thread);
         wait_to_be_alone();
         end(status);
     }
     process.remove_threads(|other| core::ptr::eq(other, thread));
+    process.settle_without(thread);
     futex::release_inheriting(thread);
     super::child_start::publish_threads(process);
     process.remains.lock().push(DeadThread::of(thread));
@@ -225,7 +227,7 @@ pub fn end_on_the_spot() -> ! {
     let process = process();
     let may_take = |owner: EnvironmentId| owner != area::number();
     let is_adopted = process.public_word(public::ADOPTED).load(Acquire) != 0;
-    if !is_adopted && may_take(process.parent_mailbox.owner()) && may_take(process.credentials.owner()) {
+    if !is_adopted && may_take(process.parent_mailbox.owner()) && !process.credentials.is_held_here() {
         abandon(STATUS);
     }
     // Its parent, who is not told, sees it when it looks.

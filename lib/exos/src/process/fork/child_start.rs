@@ -15,6 +15,7 @@ use crate::process::futex::Futexes;
 use crate::process::process_record::{Lists, Memory, Process, Program, option};
 use crate::process::spawn_cache::SpawnCache;
 use crate::process::thread::Thread;
+use crate::process::thread::thread_credentials::ProcessCredentials;
 use crate::process::vfork_sharing::SharedMemoryLink;
 use unix_core::process::public_page as public;
 
@@ -120,7 +121,9 @@ pub extern "C" fn child_entry(_argument: u64) {
     let Some(mut inherited) = nursery.inherited.take() else {
         crate::process::exit::end(unix_core::process::exit_status::DESTROYED)
     };
-    if let Err(error) = init_child(&mut inherited) {
+    let has_key_of_threads = process().credentials.begin_child(process());
+    let begun = init_child(&mut inherited);
+    if let Err(error) = begun.and_then(|()| if has_key_of_threads { process().settle() } else { Ok(()) }) {
         runtime::error_line!("a process could not begin: error {}", error.number());
         crate::process::exit::end(Status::Killed(linux::SIGKILL));
     }
@@ -296,7 +299,7 @@ fn publish_arguments(process: &Process) {
 /// What a process with this parent and mailbox, and else like `process`, says of itself: words of the public page.
 pub fn public_words(process: &Process, parent: u64, mailbox: PageNumber) -> [(usize, u64); 9] {
     let name = process.program.lock().name.clone();
-    let Credentials { user, group, .. } = process.credentials.lock().clone();
+    let Credentials { user, group, .. } = process.credentials.common().lock().clone();
     let mut two = [0u8; 16];
     let length = name.len().min(15);
     two[..length].copy_from_slice(&name[..length]);
@@ -418,7 +421,7 @@ pub(in crate::process) fn make_first(words: &[u64], thread: &'static Thread) -> 
         ended: Lock::new(Rusage::default()),
         moved_by_ended: Lock::default(),
         holdings: Lock::new(Holdings::default()),
-        credentials: Lock::new(Credentials::default()),
+        credentials: ProcessCredentials::default(),
         limits: Lock::new(Rlimits::default()),
         attributes: Lock::new(Attributes::default()),
         memory: Lock::new(Memory::default()),

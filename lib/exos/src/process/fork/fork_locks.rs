@@ -104,7 +104,7 @@ impl Process {
         let own = (
             self.ended.lock(),
             self.holdings.lock(),
-            self.credentials.lock(),
+            self.credentials.common().lock(),
             self.limits.lock(),
             self.attributes.lock(),
         );

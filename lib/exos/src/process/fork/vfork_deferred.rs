@@ -52,6 +52,7 @@ pub struct DeferredChild {
 pub fn can_be(process: &Process) -> bool {
     process.is_first(thread())
         && process.threads.lock().len() == 1
+        && !process.credentials.differ()
         && process.calls.is_of_image()
         && process.vfork_link.lock().is_none()
 }

@@ -15,7 +15,7 @@ use crate::process::Process;
 use crate::process::environment::was_killed_by_session;
 use crate::process::exec::{ExecRequest, forget_old_program};
 use crate::process::exec_file::ExecFile;
-use crate::process::{change_user, exit, vfork_sharing};
+use crate::process::{exit, vfork_sharing};
 use crate::server::client;
 use crate::wait;
 use abi::area::PUBLIC_STATUS;
@@ -58,17 +58,8 @@ pub(in crate::process) fn becomes_another(program: &ExecFile) -> Result<bool> {
     if before == after {
         return Ok(false);
     }
-    let principal = after.principal();
-    let changes_key = principal != process.principal.load(Relaxed);
-    if changes_key {
-        change_user::prepare(process, principal)?;
-    }
-    process.files.lock().on_object(Request::Execute, [program.opened.node, 0, 0, 0, 0])?;
-    if changes_key {
-        change_user::switch_principal(process, principal);
-    }
-    *process.credentials.lock() = after;
-    Ok(false)
+    let ask = || process.files.lock().on_object(Request::Execute, [program.opened.node, 0, 0, 0, 0]);
+    process.change_credentials(after, process.capabilities(), || ask().map(|[held, ..]| held)).map(|()| false)
 }
 
 fn owner_of(node: u64) -> Result<u64> {

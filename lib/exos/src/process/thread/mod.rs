@@ -4,6 +4,7 @@
 //! itself, but for the signals that others send to it.
 
 pub mod thread_create;
+pub mod thread_credentials;
 
 use crate::hw::current::process;
 use crate::process::cpu_time::CpuTime;
@@ -19,6 +20,7 @@ use runtime::area::{self, Area};
 use runtime::lock::Lock;
 use runtime::upcall::Context;
 use runtime::vector::State;
+use thread_credentials::OwnCredentials;
 use unix_core::process::nice_share::FairShare;
 use unix_core::process::public_page as public;
 use unix_core::signal::pending::{PENDING, PendingSignals, THREAD_WORDS};
@@ -62,6 +64,8 @@ pub struct Thread {
     pub turns: Lock<FairShare>,
     /// Whether its call has noted descriptions that it uses.
     pub notes_uses: AtomicBool,
+    /// Its credentials, where they differ from those of the first thread.
+    pub own_credentials: OwnCredentials,
     /// Whether it is in the strict mode of seccomp(2).
     pub is_confined: AtomicBool,
     /// One more than `Process::watched_closes` when its call first watched something for the coming sleep; 0: it
@@ -109,6 +113,7 @@ impl Thread {
             cpu_time: CpuTime::default(),
             turns: Lock::new(FairShare::default()),
             notes_uses: AtomicBool::new(false),
+            own_credentials: OwnCredentials::default(),
             is_confined: AtomicBool::new(false),
             watches_since: AtomicU64::new(0),
             waiter: Waiter::default(),
@@ -185,6 +190,8 @@ impl Thread {
         self.post().drop_all(u64::MAX);
         self.robust_list.store(0, Relaxed);
         self.waiter.clear();
+        self.own_credentials.free_copy();
+        self.own_credentials.clear();
         self.at_end.store(0, Relaxed);
         self.is_confined.store(false, Relaxed);
         self.cpu_time.clear();

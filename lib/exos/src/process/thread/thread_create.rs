@@ -55,6 +55,8 @@ pub fn spawn(context: &Context, options: Options) -> Result<u64> {
     budget::reserve_or_fail(AREA_PAGES as u64 + 8)?;
     budget::ensure(Resource::Environment, 1).map_err(|_| Errno::EAGAIN)?;
     let record = record(context, &options)?;
+    let _turn = process().credentials.turn();
+    process().begin_thread(record);
     let made = build(record).and_then(|made| begin_to_run(record, &made, &options).map(|()| made));
     let made = made.inspect_err(|_| {
         demolish(record);

@@ -30,7 +30,7 @@ fn read_header(header: u64) -> Result<Option<(u64, i32)>> {
 /// The sets of a process; what another one gave up only itself knows.
 fn sets_of(process: &Process, number: u64) -> Result<Capabilities> {
     if number == 0 || number == process.number() {
-        return Ok(process.attributes.lock().capabilities);
+        return Ok(process.capabilities());
     }
     let other = crate::process_table::find(number).ok_or(Errno::ESRCH)?;
     let all = if other.user[1] == 0 { ALL } else { 0 };
@@ -65,8 +65,7 @@ pub(crate) fn capset(call: &mut Call<'_>) -> Result<u64> {
     let (halves, _) = bytes.as_chunks::<4>();
     let half = |word: usize, place: usize| halves.get(word * 3 + place).map_or(0, |half| u32::from_le_bytes(*half));
     let wanted = [0, 1, 2].map(|place| (u64::from(half(0, place)) | u64::from(half(1, place)) << 32) & ALL);
-    let mut attributes = call.process.attributes.lock();
-    attributes.capabilities = attributes.capabilities.set(wanted)?;
+    call.process.set_capabilities(call.process.capabilities().set(wanted)?);
     Ok(0)
 }
 
@@ -76,9 +75,10 @@ pub(crate) fn control(
     wanted: u32,
     [argument, capability, more @ ..]: [u64; 4],
 ) -> Option<Result<u64>> {
-    let mut attributes = process.attributes.lock();
-    let sets = &mut attributes.capabilities;
-    Some(match wanted {
+    let before = process.capabilities();
+    let mut now = before;
+    let sets = &mut now;
+    let outcome = match wanted {
         operation::PR_CAPBSET_READ => bit(argument).map(|bit| u64::from(sets.bounding & bit != 0)),
         operation::PR_CAPBSET_DROP => sets.drop_bound(argument).map(|()| 0),
         operation::PR_GET_SECUREBITS => Ok(u64::from(sets.secure_bits)),
@@ -93,7 +93,11 @@ pub(crate) fn control(
         operation::PR_CAP_AMBIENT if more != [0; 2] => Err(Errno::EINVAL),
         operation::PR_CAP_AMBIENT => ambient(sets, argument as u32, capability),
         _ => return None,
-    })
+    };
+    if now != before {
+        process.set_capabilities(now);
+    }
+    Some(outcome)
 }
 
 fn ambient(sets: &mut Capabilities, wanted: u32, capability: u64) -> Result<u64> {

@@ -1,7 +1,7 @@
-//! Calls on users and groups: see `process::identity` for what they mean, and who keeps the truth.
+//! Calls on users and groups: `process::thread_credentials` has the records, and the server keeps the truth.
 
 use crate::hw::usercopy;
-use crate::process::{Process, change_user, child_start};
+use crate::process::Process;
 use crate::syscalls::dispatch::Call;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
@@ -58,31 +58,20 @@ fn change(call: &Call<'_>, which: u64, change: Change, wanted: [u32; 3]) -> Resu
         USER => wished.change_user(change, wanted, is_capable(call.process, linux::CAP_SETUID))?,
         _ => wished.change_group(change, wanted, is_capable(call.process, linux::CAP_SETGID))?,
     }
-    let keeps = which == USER && before.is_privileged() && call.process.attributes.lock().capabilities.keeps();
+    let sets = call.process.capabilities();
+    let keeps = which == USER && before.is_privileged() && sets.keeps();
     wished.keeps_groups |= keeps;
-    let principal = wished.principal();
-    let changes_key = principal != call.process.principal.load(Relaxed);
-    if changes_key {
-        change_user::prepare(call.process, principal)?;
-    }
     let words = [which, change as u64, u64::from(first) | u64::from(second) << 32, u64::from(third), u64::from(keeps)];
-    call.process.files.lock().on_object(Request::SetIdentity, words)?;
-    if changes_key {
-        change_user::switch_principal(call.process, principal);
-    }
-    let mut attributes = call.process.attributes.lock();
-    attributes.capabilities = match change {
-        Change::OnFiles => attributes.capabilities.of_user_on_files(before.acting_on_files(), wished.acting_on_files()),
-        _ => attributes.capabilities.of_user(before.user, wished.user),
+    let sets = match change {
+        Change::OnFiles => sets.of_user_on_files(before.acting_on_files(), wished.acting_on_files()),
+        _ => sets.of_user(before.user, wished.user),
     };
-    drop(attributes);
-    *call.process.credentials.lock() = wished;
-    child_start::publish(call.process);
-    Ok(0)
+    let ask = || call.process.files.lock().on_object(Request::SetIdentity, words);
+    call.process.change_credentials(wished, sets, || ask().map(|[held, ..]| held)).map(|()| 0)
 }
 
 fn is_capable(process: &Process, capability: u32) -> bool {
-    process.attributes.lock().capabilities.has(capability)
+    process.capabilities().has(capability)
 }
 
 /// Whether the caller may take any group.
@@ -155,9 +144,14 @@ pub(crate) fn setgroups(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EINVAL);
     }
     let bytes = usercopy::read_vec(from, count as u32 as usize * 4)?;
-    tell_groups(process, &bytes)?;
     let groups = bytes.as_chunks::<4>().0.iter().map(|four| u32::from_le_bytes(*four));
-    process.credentials.lock().set_groups(Groups::new(groups.collect())?).map(|()| 0)
+    let mut wished = identity(call);
+    wished.set_groups(Groups::new(groups.collect())?)?;
+    // The server says nothing of the key: it is that of before.
+    let held = process.principal.load(Relaxed);
+    process
+        .change_credentials(wished, process.capabilities(), || tell_groups(process, &bytes).map(|()| held))
+        .map(|()| 0)
 }
 
 /// Tells the server, a window at a time.

@@ -8,6 +8,7 @@ use crate::syscalls::dispatch::Call;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::prctl as operation;
+use unix_core::process::credentials::Credentials;
 use unix_core::process::public_page as public;
 use unix_core::server::protocol::{NO_NEW_PRIVILEGES, Request};
 use unix_core::signal::set::COUNT;
@@ -81,9 +82,9 @@ pub(crate) fn prctl(call: &mut Call<'_>) -> Result<u64> {
 
 /// The server keeps it: no program gives the process any rights from now on.
 fn renounce_privileges(process: &Process) -> Result<u64> {
-    process.files.lock().on_object(Request::SetIdentity, [NO_NEW_PRIVILEGES, 0, 0, 0, 0])?;
-    process.credentials.lock().no_new_privileges = true;
-    Ok(0)
+    let wished = Credentials { no_new_privileges: true, ..process.credentials.lock().clone() };
+    let ask = || process.files.lock().on_object(Request::SetIdentity, [NO_NEW_PRIVILEGES, 0, 0, 0, 0]);
+    process.change_credentials(wished, process.capabilities(), || ask().map(|[held, ..]| held)).map(|()| 0)
 }
 
 fn set_name(from: u64) -> Result<u64> {
