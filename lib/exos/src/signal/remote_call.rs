@@ -12,8 +12,10 @@ use linux_abi::errno::{Errno, Result};
 use runtime::predicate::{Operator, clock, word};
 use unix_core::server::protocol::{NO_LONGER_WANTED, Request, WINDOW_BYTES};
 
-/// Nanoseconds that an answer may take.
+/// Nanoseconds that a process may take to take a request.
 const PATIENCE: u64 = 1_000_000_000;
+/// Nanoseconds that it may take for the answer, or for the next part of it: it may have to wait for its CPU.
+const PATIENCE_AT_WORK: u64 = 10 * PATIENCE;
 /// Kind of an answer that is bytes.
 pub(crate) const TEXT: u64 = 0;
 
@@ -36,21 +38,25 @@ pub(crate) fn ask_path(number: u64, path: &[u8]) -> Result<(u64, Vec<u8>)> {
     await_beginning(number);
     let changes = client::changes();
     let question = submit(number, path)?;
-    let deadline = runtime::clock::now() + PATIENCE;
-    let mut bytes = Vec::new();
+    let mut deadline = runtime::clock::now() + PATIENCE;
+    let (mut bytes, mut before) = (Vec::new(), 0);
     loop {
         let seen = changes.load(Acquire);
         match take(question, &mut bytes)? {
-            Some([error, ..]) if error != 0 => {
+            Progress::Whole { error: 0, kind } => return Ok((kind, bytes)),
+            Progress::Whole { error, .. } => {
                 return Err(Errno::from_register(error.wrapping_neg()).unwrap_or(Errno::EIO));
             }
-            Some([_, kind]) => return Ok((kind, bytes)),
-            None if runtime::clock::now() >= deadline => {
+            Progress::Part(now) if now != before => {
+                before = now;
+                deadline = runtime::clock::now() + PATIENCE_AT_WORK;
+            }
+            Progress::Part(_) if runtime::clock::now() >= deadline => {
                 let words = [question, NO_LONGER_WANTED, 0, 0, 0];
                 let _ = process.files.lock().on_object(Request::TakeReply, words);
                 return Err(Errno::EACCES);
             }
-            None => {}
+            Progress::Part(_) => {}
         }
         // The process that is asked may be asking, too.
         super::answer_questions();
@@ -82,18 +88,26 @@ fn await_beginning(number: u64) {
     }
 }
 
-/// As much of an answer as is there: error and kind once it is whole.
-fn take(question: u64, bytes: &mut Vec<u8>) -> Result<Option<[u64; 2]>> {
+/// What there is of an answer.
+enum Progress {
+    /// 0 until the process that is asked has taken the request; grows with each part of the answer.
+    Part(u64),
+    /// All of it.
+    Whole { error: u64, kind: u64 },
+}
+
+/// Takes as much of an answer as is there, once it is whole.
+fn take(question: u64, bytes: &mut Vec<u8>) -> Result<Progress> {
     let mut files = process().files.lock();
     loop {
         let words = [question, bytes.len() as u64, 0, 0, 0];
         let [there, error, kind, some, last] = files.on_object(Request::TakeReply, words)?;
         if there == 0 {
-            return Ok(None);
+            return Ok(Progress::Part(error));
         }
         bytes.extend(files.left(some)?);
         if last != 0 {
-            return Ok(Some([error, kind]));
+            return Ok(Progress::Whole { error, kind });
         }
     }
 }

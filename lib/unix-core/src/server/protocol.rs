@@ -338,8 +338,9 @@ requests! {
     TakeRequest = 77,
     /// (number; error, or 0; kind of entry; bytes in the window; 1 with the last of them)
     Reply = 78,
-    /// (number, offset) -> 0, or 1 once there is an answer; error; kind of entry; bytes in the window; 1 with the last
-    /// of them. With the last bytes the request is forgotten, and at once with an offset of [`NO_LONGER_WANTED`].
+    /// (number, offset) -> 0; 0, or how far the process that is asked has come. Or, once there is an answer, -> 1;
+    /// error; kind of entry; bytes in the window; 1 with the last of them. With the last bytes the request is
+    /// forgotten, and at once with an offset of [`NO_LONGER_WANTED`].
     TakeReply = 79,
     /// () -> node of an instance of watches. The caller holds it.
     MakeWatcher = 81,
