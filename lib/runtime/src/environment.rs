@@ -309,7 +309,7 @@ impl Builder {
     }
 
     fn leave_shared_address_space(&self) -> Result<(), Failure> {
-        match unmap_area(self.area, PRIVATE_COUNT) {
+        match unmap_area(self.area, PRIVATE_COUNT, self.stack.len()) {
             // Whose key takes nothing out of the address space has put nothing in.
             Ok(()) | Err(Failure { error: Error::NotPermitted, .. }) => {
                 give_area_back(self.area, &self.stack);
@@ -502,7 +502,7 @@ impl Child {
             Allocator::own().free(mark)?;
         }
         if self.shares_address_space {
-            unmap_area(self.area, self.kept.len() - 3)?;
+            unmap_area(self.area, self.kept.len() - 3, self.stack.len())?;
             give_area_back(self.area, &self.stack);
         } else {
             reclaim(self.pages, self.generation, self.space.root)?;
@@ -512,13 +512,13 @@ impl Child {
     }
 }
 
-/// Takes an area with so many private pages, and its stack, out of the own address space.
-fn unmap_area(area: u64, private: usize) -> Result<(), Failure> {
+/// Takes an area with so many private pages, and its stack of so many, out of the own address space.
+fn unmap_area(area: u64, private: usize, stack: usize) -> Result<(), Failure> {
     let own = crate::address_space::own();
     // SAFETY: the environment that lived there is gone, or was never made.
     unsafe {
         own.unmap(area, 1 + private as u64)?;
-        own.unmap(stack_end(area) - STACK_COUNT as u64 * PAGE_SIZE, STACK_COUNT as u64)
+        own.unmap(stack_end(area) - stack as u64 * PAGE_SIZE, stack as u64)
     }
 }
 

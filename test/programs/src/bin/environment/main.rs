@@ -7,6 +7,7 @@ extern crate alloc;
 
 use abi::budget::{Figure, Resource};
 use abi::environment::{DeathReason, Specification, State};
+use abi::limits::PAGE_SIZE;
 use abi::upcall::kind;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -32,6 +33,7 @@ guest! {
     Here a_child_runs_and_leaves_its_status;
     Here two_environments_share_an_address_space;
     Here a_thread_that_makes_none_leaves_their_places_free;
+    Here the_stack_of_a_thread_is_unmapped;
     Here a_public_page_outlives_its_environment;
     Child fault_20_area_that_is_none;
     Child creation_is_refused_without_pages;
@@ -101,6 +103,32 @@ fn two_environments_share_an_address_space(_: &World) -> Outcome {
         check!(status(&thread, 1) == 499_500, "a thread's heap gave {}", status(&thread, 1));
         granted!(thread.destroy());
     }
+    Ok(())
+}
+
+/// Tells where its stack is.
+extern "C" fn tell_of_stack(_: u64) {
+    let here = 0_u64;
+    Area::current().status(1).store(&raw const here as u64, SeqCst);
+    runtime::entry::exit(0);
+}
+
+/// Nothing of a thread's stack stays mapped, however long it was.
+fn the_stack_of_a_thread_is_unmapped(_: &World) -> Outcome {
+    const PAGES: usize = 24;
+    let mut builder = granted!(Builder::sharing());
+    builder.function(tell_of_stack, 0).stack(PAGES).budget(Resource::Slice, 1);
+    let thread = granted!(builder.create());
+    granted!(thread.run(0, time_slice::ANY_POSITION));
+    check!(thread.wait(u64::MAX), "the thread does not end");
+    let end = status(&thread, 1).next_multiple_of(PAGE_SIZE);
+    let mapped = || {
+        let is_mapped = |at: &u64| address_space::own().pages_at(*at, &mut [PageNumber::NONE]);
+        (end - PAGES as u64 * PAGE_SIZE..end).step_by(PAGE_SIZE as usize).filter(is_mapped).count()
+    };
+    check!(mapped() == PAGES, "{} pages of its stack are mapped", mapped());
+    granted!(thread.destroy());
+    check!(mapped() == 0, "{} pages of its stack are still mapped", mapped());
     Ok(())
 }
 
