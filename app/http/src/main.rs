@@ -13,10 +13,9 @@ extern crate alloc;
 mod page;
 mod wire;
 
+use abi::KeyIndex;
 use abi::budget::Resource;
-use abi::packet_filter::{FilterSpecification, ROOT};
-use abi::{KeyIndex, PageNumber};
-use alloc::collections::{BTreeMap, VecDeque};
+use abi::packet_filter::ROOT;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -26,6 +25,7 @@ use network::address::Endpoint;
 use network::checksum::Sum;
 use network::link::Extent;
 use network::route::Prefix;
+use network::server::Server;
 use network::slab::Handle;
 use network::stack::Stack;
 use network::tcp::block::{Block, Options};
@@ -61,7 +61,8 @@ fn run() -> Result<(), String> {
     let hardware = packet::hardware_address(CARD).ok_or("no network card: give one with --network user or -p")?;
     syscall::network_open(KEY, CARD, 1).map_err(refused)?;
     let ring = Ring::new(32, 8).map_err(refused)?;
-    let wanted = FilterSpecification { ring: ring.page.0, ..specification(ROOT, area::access_list(), KEY) };
+    let mut wanted = packet::filter(CARD, ROOT, area::access_list(), KEY);
+    wanted.ring = ring.page.0;
     let root = packet::insert(KEY, &wanted, &[packet::came_by(CARD)]).map_err(refused)?;
     let mut stack = Stack::new(Wire::new(ring, [root; 2], hardware, Vec::new()), secret(), now());
     stack.start_dhcp(clock::ticks() as u32, now());
@@ -81,17 +82,11 @@ fn run() -> Result<(), String> {
     }
 }
 
-/// A filter of a list, without a ring.
-fn specification(parent: u64, list: PageNumber, list_key: KeyIndex) -> FilterSpecification {
-    let (none, list_key, ring_key) = (PageNumber::NONE.0, list_key.0, KEY.0);
-    FilterSpecification { interface: CARD, parent, list: list.0, list_key, ring: none, ring_key, ..Default::default() }
-}
-
 /// Starts the environment that serves, with its filters.
 fn start(root: u64, address: Ipv4Addr, hardware: [u8; 6]) -> Result<Child, Failure> {
     let image = Image::init_of(archive::boot(), Allocator::own()).map_err(|_| abi::Error::BadArgument.about(0))?;
     let mut builder = Builder::new()?;
-    let mut arp = specification(root, builder.pages.list, builder.key);
+    let mut arp = packet::filter(CARD, root, builder.pages.list, builder.key);
     let mut tcp = arp;
     let own = address.octets();
     packet::fix(&mut arp, &[(6, &hardware), (12, &[8, 6]), (22, &hardware), (28, &own)]);
@@ -119,36 +114,26 @@ extern "C" fn serve(address: u64) {
         return;
     }
     let mut stack = Stack::new(Wire::new(ring, filters, hardware, page::answers()), secret(), now());
-    stack.tcp.record_changes();
     stack.add_address(Prefix::new(Ipv4Addr::from_bits(address as u32), 24));
     let local = Endpoint::new(Ipv4Addr::from_bits(address as u32), PORT);
     let options = Options { no_delay: true, keep_alive: true, ..Options::default() };
-    let (waiting, embryos) = (VecDeque::new(), 0);
-    let listener = Listener { local, only_version_6: false, backlog: BACKLOG, options, waiting, embryos };
-    let Ok(listener) = stack.tcp.listen(listener) else { return };
-    let mut connections: BTreeMap<Handle, Vec<u8>> = BTreeMap::new();
+    let mut server = Server::default();
+    if server.listen(&mut stack, Listener::new(local, BACKLOG, options), ()).is_err() {
+        return;
+    }
     loop {
-        step(&mut stack, |stack| {
-            while let Some(handle) = stack.tcp.accept(listener) {
-                connections.insert(handle, Vec::new());
-                answer(stack, &mut connections, handle);
-            }
-            let changed: Vec<Handle> = core::iter::from_fn(|| stack.tcp.take_change()).collect();
-            changed.into_iter().for_each(|handle| answer(stack, &mut connections, handle));
-            // Answers change connections, too: those changes are no news.
-            while stack.tcp.take_change().is_some() {}
-        });
+        step(&mut stack, |stack| server.serve(stack, now(), |()| Vec::new(), answer));
     }
 }
 
-/// Reads requests of a connection and answers them; closes it when it is over.
-fn answer(stack: &mut Stack<Wire>, connections: &mut BTreeMap<Handle, Vec<u8>>, handle: Handle) {
-    let Some(bytes) = connections.get_mut(&handle) else { return };
-    let mut is_over = false;
-    while !is_over && stack.tcp.block(handle).is_some_and(|block| block.queued() < QUEUED) {
+/// Reads requests of a connection and answers them; false: it is over.
+fn answer(stack: &mut Stack<Wire>, handle: Handle, bytes: &mut Vec<u8>) -> bool {
+    while stack.tcp.block(handle).is_some_and(|block| block.queued() < QUEUED) {
         if let Some(reply) = page::take(bytes) {
             send(stack, handle, &reply);
-            is_over = reply.closes;
+            if reply.closes {
+                return false;
+            }
             continue;
         }
         let mut some = [0; 2048];
@@ -160,10 +145,7 @@ fn answer(stack: &mut Stack<Wire>, connections: &mut BTreeMap<Handle, Vec<u8>>, 
     }
     // While answers wait, requests may: the end of what comes is not yet the end of the connection.
     let ends = |block: &Block| block.error().is_some() || block.is_at_end() && block.queued() < QUEUED;
-    if is_over || stack.tcp.block(handle).is_none_or(ends) {
-        connections.remove(&handle);
-        stack.close(handle, now());
-    }
+    !stack.tcp.block(handle).is_none_or(ends)
 }
 
 fn send(stack: &mut Stack<Wire>, handle: Handle, reply: &page::Reply) {

@@ -5,7 +5,6 @@ use network::link::{EthernetAddress, Extent, Full, Link, Pages, Part};
 use runtime::packet::Ring;
 
 const ARP: [u8; 2] = [8, 6];
-const MTU: usize = 1_500;
 
 pub(crate) struct Wire {
     pub(crate) ring: Ring,
@@ -35,10 +34,6 @@ impl Link for Wire {
         EthernetAddress(self.hardware)
     }
 
-    fn mtu(&self) -> usize {
-        MTU
-    }
-
     fn receive(&mut self, frame: &mut Vec<u8>) -> bool {
         self.ring.receive(frame)
     }
@@ -49,9 +44,7 @@ impl Link for Wire {
 
     fn send(&mut self, head: &[u8], parts: &[Part]) -> Result<(), Full> {
         let mut frame = core::mem::take(&mut self.frame);
-        frame.clear();
-        frame.extend_from_slice(head);
-        parts.iter().for_each(|part| frame.extend_from_slice(self.bytes(*part)));
+        self.gather(head, parts, &mut frame);
         let filter = self.filters[usize::from(head.get(12..14) != Some(&ARP))];
         let sent = self.ring.send(filter, &frame);
         self.frame = frame;

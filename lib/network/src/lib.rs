@@ -26,6 +26,7 @@ pub mod path;
 pub mod reassembly;
 pub mod route;
 pub mod secret;
+pub mod server;
 pub mod slaac;
 pub mod slab;
 pub mod stack;

@@ -32,6 +32,13 @@ pub trait Pages {
     /// Bytes of an extent; read only to sum the edges of a segment that does not end where an extent ends.
     fn bytes(&self, part: Part) -> &[u8];
 
+    /// Makes a whole frame, for a device that takes no gather lists.
+    fn gather(&self, head: &[u8], parts: &[Part], frame: &mut Vec<u8>) {
+        frame.clear();
+        frame.extend_from_slice(head);
+        parts.iter().for_each(|part| frame.extend_from_slice(self.bytes(*part)));
+    }
+
     /// All bytes of the extent were acknowledged, or the connection ended: the owner may reuse them.
     fn release(&mut self, extent: Extent);
 }
@@ -44,8 +51,10 @@ pub struct Full;
 pub trait Link: Pages {
     fn hardware_address(&self) -> EthernetAddress;
 
-    /// Largest IP packet.
-    fn mtu(&self) -> usize;
+    /// Largest IP packet: that of Ethernet (RFC 894), where the device says nothing else.
+    fn mtu(&self) -> usize {
+        1500
+    }
 
     /// Moves the next received frame into `frame`, which is cleared first. False when none waits.
     fn receive(&mut self, frame: &mut Vec<u8>) -> bool;

@@ -98,14 +98,7 @@ impl Echo {
         let tap = Tap { device, memory: Memory::default(), random: Random::new(seed()) };
         let mut stack = Stack::new(tap, [seed(), 4], Time::from_micros(SECOND));
         stack.add_address(Prefix::new(OURS, 24));
-        let listener = Listener {
-            local: Endpoint::new(OURS, 80),
-            only_version_6: false,
-            backlog: 16,
-            options: Options::default(),
-            waiting: Default::default(),
-            embryos: 0,
-        };
+        let listener = Listener::new(Endpoint::new(OURS, 80), 16, Options::default());
         let listener = stack.tcp.listen(listener).expect("the port is free");
         Self { stack, listener, open: Vec::new(), start: Instant::now() }
     }

@@ -7,6 +7,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use network::address::{Endpoint, Pair, mapped};
 use network::icmp;
 use network::packet::Datagram;
+use network::server::Server;
 use network::slab::Handle;
 use network::stack::Stack;
 use network::tcp::block::{Block, Error, Options};
@@ -115,14 +116,7 @@ fn a_port_that_is_not_served_refuses() {
 }
 
 fn listen(stack: &mut Stack<Port>, port: u16) -> Handle {
-    let listener = Listener {
-        local: Endpoint { address: Ipv6Addr::UNSPECIFIED, port },
-        only_version_6: false,
-        backlog: 8,
-        options: Options::default(),
-        waiting: Default::default(),
-        embryos: 0,
-    };
+    let listener = Listener::new(Endpoint { address: Ipv6Addr::UNSPECIFIED, port }, 8, Options::default());
     stack.tcp.listen(listener).expect("a free port")
 }
 
@@ -167,6 +161,48 @@ fn tcp_runs_over_both_versions() {
         transfer(&mut stacks, theirs, &text(3, 300_000), cross);
         assert_eq!(stacks[0].tcp.counters().retransmissions, 0);
     }
+}
+
+/// One port counts what it is sent, the other closes with the first byte. Only connections that changed are served.
+#[test]
+fn a_server_calls_for_connections_that_are_new_or_have_changed() {
+    let [mut client, mut stack] = both(1500);
+    let (mut server, at) = (Server::default(), |port| Endpoint { address: mapped([10, 0, 0, 2].into()), port });
+    for (port, closes) in [(80, false), (81, true)] {
+        server.listen(&mut stack, Listener::new(at(port), 8, Options::default()), closes).expect("a free port");
+    }
+    let open = |client: &mut Stack<Port>, port| client.connect(at(port), Options::default(), START).expect("a port");
+    let all: Vec<Handle> = [80, 80, 81].into_iter().map(|port| open(&mut client, port)).collect();
+    let mut round = |client: &mut Stack<Port>| {
+        exchange(client, &mut stack, START);
+        let mut served = Vec::new();
+        server.serve(
+            &mut stack,
+            START,
+            |closes| (*closes, 0),
+            |stack, handle, (closes, count)| {
+                *count += stack.tcp.read(handle, &mut [0; 64]);
+                served.push(*count);
+                !(*closes && *count > 0 || stack.tcp.block(handle).is_none_or(Block::is_at_end))
+            },
+        );
+        stack.flush(START);
+        exchange(client, &mut stack, START);
+        served
+    };
+    assert_eq!((round(&mut client), round(&mut client)), (vec![0, 0, 0, 0, 0, 0], vec![]));
+    let say = |client: &mut Stack<Port>, handle| {
+        let extent = client.link_mut().memory.store(b"word");
+        assert!(client.tcp.send(handle, extent));
+        client.flush(START);
+    };
+    say(&mut client, all[1]);
+    assert_eq!((round(&mut client), round(&mut client)), (vec![4], vec![]));
+    say(&mut client, all[1]);
+    say(&mut client, all[2]);
+    assert_eq!((round(&mut client), round(&mut client)), (vec![8, 4], vec![]));
+    assert!(client.tcp.block(all[2]).is_some_and(Block::is_at_end));
+    assert!(!client.tcp.block(all[1]).is_some_and(Block::is_at_end));
 }
 
 /// A router between the two carries no more than 1,300 bytes and says so.

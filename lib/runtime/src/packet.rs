@@ -71,6 +71,13 @@ pub fn fix(filter: &mut FilterSpecification, fields: &[(usize, &[u8])]) {
     }
 }
 
+/// A filter of a list without a ring, in the parent.
+pub fn filter(interface: u64, parent: u64, list: PageNumber, list_key: KeyIndex) -> FilterSpecification {
+    let (ring, ring_key) = (PageNumber::NONE.0, KeyIndex::FIRST.0);
+    let (list, list_key) = (list.0, list_key.0);
+    FilterSpecification { interface, parent, list, list_key, ring, ring_key, ..FilterSpecification::default() }
+}
+
 /// Inserts a filter of these atoms. All else is as `wanted` has it.
 ///
 /// # Errors

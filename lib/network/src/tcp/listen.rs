@@ -34,6 +34,11 @@ pub struct Listener {
 }
 
 impl Listener {
+    /// One at this end, of both versions where its address is unspecified.
+    pub const fn new(local: Endpoint, backlog: usize, options: Options) -> Self {
+        Self { local, only_version_6: false, backlog, options, waiting: VecDeque::new(), embryos: 0 }
+    }
+
     pub fn takes(&self, local: &Endpoint) -> bool {
         let version_4 = local.address.to_ipv4_mapped().is_some();
         let any = self.local.address.is_unspecified() && !(self.only_version_6 && version_4)

@@ -130,14 +130,7 @@ impl Ours {
 
     pub fn listen(&mut self, port: u16) {
         let local = Endpoint { address: self.address, port };
-        let listener = Listener {
-            local,
-            only_version_6: false,
-            backlog: 4,
-            options: self.options,
-            waiting: Default::default(),
-            embryos: 0,
-        };
+        let listener = Listener::new(local, 4, self.options);
         self.listener = Some(self.tcp.listen(listener).expect("the port is free"));
     }
 

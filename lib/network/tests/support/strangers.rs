@@ -26,9 +26,7 @@ impl Server {
         let now = Time::from_micros(1_000 * SECOND);
         let local = Endpoint::new([10, 0, 0, 1], 80);
         let mut tcp = Tcp::new([11, 12], now);
-        let waiting = Default::default();
-        let listener = Listener { local, only_version_6: false, backlog, options, waiting, embryos: 0 };
-        let listener = tcp.listen(listener).expect("the port is free");
+        let listener = tcp.listen(Listener::new(local, backlog, options)).expect("the port is free");
         let carrier = Carrier { memory: Memory::default(), out: Vec::new(), mtu: 1500 };
         Self { tcp, carrier, now, listener, local }
     }

@@ -72,9 +72,7 @@ impl Talk {
 
     pub fn listening(options: Options) -> Self {
         let mut talk = Self::new();
-        let waiting = Default::default();
-        let local = talk.pair.local;
-        let listener = Listener { local, only_version_6: false, backlog: 2, options, waiting, embryos: 0 };
+        let listener = Listener::new(talk.pair.local, 2, options);
         talk.listener = Some(talk.tcp.listen(listener).expect("the port is free"));
         talk
     }

@@ -166,16 +166,8 @@ pub(crate) fn loopback() -> Atom {
 
 /// A filter of the own list, without a ring, in a parent.
 pub(crate) fn filter_in(parent: u64, atoms: &[Atom]) -> FilterSpecification {
-    FilterSpecification {
-        parent,
-        atoms: atoms.as_ptr() as u64,
-        atom_count: atoms.len() as u64,
-        list: area::access_list().0,
-        list_key: KEY.0,
-        ring: PageNumber::NONE.0,
-        ring_key: KEY.0,
-        ..FilterSpecification::default()
-    }
+    let (at, count) = (atoms.as_ptr() as u64, atoms.len() as u64);
+    FilterSpecification { atoms: at, atom_count: count, ..runtime::packet::filter(0, parent, area::access_list(), KEY) }
 }
 
 /// One to a ring.

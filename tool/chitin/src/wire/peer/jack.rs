@@ -8,7 +8,6 @@ use smoltcp::wire::EthernetAddress;
 
 /// Frames that wait to be taken.
 const ROOM: usize = 256;
-const MTU: usize = 1_500;
 
 #[derive(Debug)]
 pub struct Jack {
@@ -51,10 +50,6 @@ impl Link for Jack {
         EthernetAddress(self.address)
     }
 
-    fn mtu(&self) -> usize {
-        MTU
-    }
-
     fn receive(&mut self, frame: &mut Vec<u8>) -> bool {
         frame.clear();
         self.received.pop_front().inspect(|next| frame.extend_from_slice(next)).is_some()
@@ -68,8 +63,8 @@ impl Link for Jack {
         if !self.has_room() {
             return Err(Full);
         }
-        let mut frame = head.to_vec();
-        parts.iter().for_each(|part| frame.extend_from_slice(self.bytes(*part)));
+        let mut frame = Vec::new();
+        self.gather(head, parts, &mut frame);
         self.sent.push_back(frame);
         Ok(())
     }

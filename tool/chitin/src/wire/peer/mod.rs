@@ -11,11 +11,11 @@ mod router;
 pub mod service;
 mod silent;
 
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use network::address::{Endpoint, mapped};
 use network::route::Prefix;
+use network::server::Server;
 use network::slab::Handle;
 use network::stack::Stack;
 use network::tcp::block::Options;
@@ -42,9 +42,7 @@ pub struct Peer {
     stack: Stack<Jack>,
     dhcp: dhcp::Server,
     names: Option<Handle>,
-    listeners: Vec<(Handle, Kind)>,
-    /// Only those that changed are served: thousands of idle ones cost nothing.
-    services: BTreeMap<Handle, Service>,
+    services: Server<Kind, Service>,
     silent: silent::Ports,
 }
 
@@ -52,21 +50,16 @@ impl Peer {
     /// `key` is random.
     pub fn new(key: [u64; 2], now: Time) -> Self {
         let mut stack = Stack::new(Jack::new(ADDRESS), key, now);
-        stack.tcp.record_changes();
         stack.add_address(Prefix::new(IP, 24));
         stack.add_address(Prefix::new(IP6, 64));
         stack.add_address(Prefix::new(LINK_LOCAL, 64));
         let names = stack.open_udp(Endpoint { address: mapped(IP.into()), port: NAMES });
-        let listen = |(port, kind): (u16, Kind)| Some((stack.tcp.listen(listener(port)).ok()?, kind));
-        let listeners = SERVICES.into_iter().filter_map(listen).collect();
-        Self {
-            stack,
-            dhcp: dhcp::Server::default(),
-            names,
-            listeners,
-            services: BTreeMap::new(),
-            silent: silent::Ports::default(),
+        let mut services = Server::default();
+        for (port, kind) in SERVICES {
+            let listener = Listener::new(Endpoint { address: [0; 8].into(), port }, BACKLOG, Options::default());
+            services.listen(&mut stack, listener, kind).expect("each port is free");
         }
+        Self { stack, dhcp: dhcp::Server::default(), names, services, silent: silent::Ports::default() }
     }
 
     /// A frame came.
@@ -85,8 +78,8 @@ impl Peer {
         loop {
             self.stack.poll(now);
             self.answer_names(now);
-            self.accept(now);
-            self.serve(now);
+            let work = |stack: &mut Stack<Jack>, handle, service: &mut Service| service.serve(stack, handle, now);
+            self.services.serve(&mut self.stack, now, |kind| Service::new(*kind), work);
             self.stack.flush(now);
             if self.stack.link().received.is_empty() {
                 return;
@@ -111,39 +104,5 @@ impl Peer {
                 self.stack.send_udp(names, query.source, &answer, now);
             }
         }
-    }
-
-    fn accept(&mut self, now: Time) {
-        for (listener, kind) in &self.listeners {
-            while let Some(handle) = self.stack.tcp.accept(*listener) {
-                let mut service = Service::new(handle, *kind);
-                if service.serve(&mut self.stack, now) {
-                    self.services.insert(handle, service);
-                }
-            }
-        }
-    }
-
-    fn serve(&mut self, now: Time) {
-        let changed: Vec<Handle> = std::iter::from_fn(|| self.stack.tcp.take_change()).collect();
-        for handle in changed {
-            let is_over = self.services.get_mut(&handle).is_some_and(|service| !service.serve(&mut self.stack, now));
-            if is_over {
-                self.services.remove(&handle);
-            }
-        }
-        // What the services did themselves changes nothing for them.
-        while self.stack.tcp.take_change().is_some() {}
-    }
-}
-
-fn listener(port: u16) -> Listener {
-    Listener {
-        local: Endpoint { address: [0; 8].into(), port },
-        only_version_6: false,
-        backlog: BACKLOG,
-        options: Options::default(),
-        waiting: Default::default(),
-        embryos: 0,
     }
 }

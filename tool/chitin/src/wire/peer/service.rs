@@ -41,7 +41,6 @@ pub enum Kind {
 
 #[derive(Debug)]
 pub struct Service {
-    handle: Handle,
     kind: Kind,
     sum: Sha256,
     line: Vec<u8>,
@@ -51,88 +50,68 @@ pub struct Service {
 }
 
 impl Service {
-    pub fn new(handle: Handle, kind: Kind) -> Self {
-        Self { handle, kind, sum: Sha256::new(), line: Vec::new(), left: None, random: Random::new(SEED) }
+    pub fn new(kind: Kind) -> Self {
+        Self { kind, sum: Sha256::new(), line: Vec::new(), left: None, random: Random::new(SEED) }
     }
 
     /// Reads and writes what it can; false: the connection is over.
-    pub fn serve(&mut self, stack: &mut Stack<Jack>, now: Time) -> bool {
-        let Some(block) = stack.tcp.block(self.handle) else { return false };
-        if block.error().is_some() {
-            stack.close(self.handle, now);
+    pub fn serve(&mut self, stack: &mut Stack<Jack>, handle: Handle, now: Time) -> bool {
+        if stack.tcp.block(handle).is_none_or(|block| block.error().is_some()) {
             return false;
         }
         let is_over = match self.kind {
-            Kind::Echo => self.echo(stack),
-            Kind::Sink => self.sink(stack),
-            Kind::Source => self.source(stack),
-            Kind::Caller | Kind::Flooder => self.call(stack, now),
+            Kind::Echo => echo(stack, handle),
+            Kind::Sink => self.sink(stack, handle),
+            Kind::Source => self.source(stack, handle),
+            Kind::Caller | Kind::Flooder => self.call(stack, handle, now),
         };
-        if is_over {
-            stack.close(self.handle, now);
-        }
         !is_over
     }
 
-    fn echo(&self, stack: &mut Stack<Jack>) -> bool {
-        while has_room(stack, self.handle) {
-            let urgent = stack.tcp.block(self.handle).and_then(Block::urgent);
-            let piece = self.read(stack);
-            if piece.is_empty() {
-                break;
-            }
-            self.send(stack, &piece);
-            if let Some((before, _)) = urgent.filter(|(before, _)| *before < piece.len()) {
-                stack.tcp.mark_urgent(self.handle, (piece.len() - before - 1) as u32);
-            }
-        }
-        self.is_at_end(stack)
-    }
-
-    fn sink(&mut self, stack: &mut Stack<Jack>) -> bool {
+    fn sink(&mut self, stack: &mut Stack<Jack>, handle: Handle) -> bool {
         loop {
-            let piece = self.read(stack);
+            let piece = read(stack, handle);
             if piece.is_empty() {
                 break;
             }
             self.sum.update(&piece);
         }
-        let is_over = self.is_at_end(stack);
+        let is_over = is_at_end(stack, handle);
         if is_over {
-            self.send_sum(stack);
+            self.send_sum(stack, handle);
         }
         is_over
     }
 
-    fn source(&mut self, stack: &mut Stack<Jack>) -> bool {
+    fn source(&mut self, stack: &mut Stack<Jack>, handle: Handle) -> bool {
         if self.left.is_none() {
-            self.line.extend(self.read(stack));
+            self.line.extend(read(stack, handle));
             self.left = asked(&self.line);
         }
-        let is_wrong = self.left.is_none() && (self.line.len() > LINE || self.is_at_end(stack));
+        let is_wrong = self.left.is_none() && (self.line.len() > LINE || is_at_end(stack, handle));
         while let Some(left @ 1..) = self.left
-            && has_room(stack, self.handle)
+            && has_room(stack, handle)
         {
             let mut piece = vec![0; PIECE.min(usize::try_from(left).unwrap_or(PIECE))];
             piece.chunks_mut(8).for_each(|word| word.copy_from_slice(&self.random.next().to_le_bytes()[..word.len()]));
             self.sum.update(&piece);
-            self.send(stack, &piece);
+            send(stack, handle, &piece);
             self.left = Some(left - piece.len() as u64);
         }
         let is_over = self.left == Some(0);
         if is_over {
-            self.send_sum(stack);
+            self.send_sum(stack, handle);
         }
         is_over || is_wrong
     }
 
     /// Each call says one line and ends.
-    fn call(&mut self, stack: &mut Stack<Jack>, now: Time) -> bool {
-        self.line.extend(self.read(stack));
+    fn call(&mut self, stack: &mut Stack<Jack>, handle: Handle, now: Time) -> bool {
+        self.line.extend(read(stack, handle));
         let Some((port, calls)) = wanted(&self.line) else {
-            return self.line.len() > LINE || self.is_at_end(stack);
+            return self.line.len() > LINE || is_at_end(stack, handle);
         };
-        let Some(pair) = stack.tcp.block(self.handle).map(|block| *block.pair()) else { return true };
+        let Some(pair) = stack.tcp.block(handle).map(|block| *block.pair()) else { return true };
         for _ in 0..calls.min(CALLS) {
             let to = Endpoint { address: pair.remote.address, port };
             if self.kind == Kind::Flooder {
@@ -167,27 +146,42 @@ impl Service {
         stack.link_mut().sent.push_back([link, ip, tcp.to_vec()].concat());
     }
 
-    fn read(&self, stack: &mut Stack<Jack>) -> Vec<u8> {
-        let waiting = stack.tcp.block(self.handle).map_or(0, Block::readable);
-        let mut piece = vec![0; PIECE.min(waiting)];
-        let count = stack.tcp.read(self.handle, &mut piece);
-        piece.truncate(count);
-        piece
-    }
-
-    fn send(&self, stack: &mut Stack<Jack>, bytes: &[u8]) {
-        let extent = stack.link_mut().store(bytes);
-        stack.tcp.send(self.handle, extent);
-    }
-
-    fn send_sum(&mut self, stack: &mut Stack<Jack>) {
+    fn send_sum(&mut self, stack: &mut Stack<Jack>, handle: Handle) {
         let line = hexadecimal(std::mem::take(&mut self.sum)) + "\n";
-        self.send(stack, line.as_bytes());
+        send(stack, handle, line.as_bytes());
     }
+}
 
-    fn is_at_end(&self, stack: &Stack<Jack>) -> bool {
-        stack.tcp.block(self.handle).is_none_or(Block::is_at_end)
+fn echo(stack: &mut Stack<Jack>, handle: Handle) -> bool {
+    while has_room(stack, handle) {
+        let urgent = stack.tcp.block(handle).and_then(Block::urgent);
+        let piece = read(stack, handle);
+        if piece.is_empty() {
+            break;
+        }
+        send(stack, handle, &piece);
+        if let Some((before, _)) = urgent.filter(|(before, _)| *before < piece.len()) {
+            stack.tcp.mark_urgent(handle, (piece.len() - before - 1) as u32);
+        }
     }
+    is_at_end(stack, handle)
+}
+
+fn read(stack: &mut Stack<Jack>, handle: Handle) -> Vec<u8> {
+    let waiting = stack.tcp.block(handle).map_or(0, Block::readable);
+    let mut piece = vec![0; PIECE.min(waiting)];
+    let count = stack.tcp.read(handle, &mut piece);
+    piece.truncate(count);
+    piece
+}
+
+fn send(stack: &mut Stack<Jack>, handle: Handle, bytes: &[u8]) {
+    let extent = stack.link_mut().store(bytes);
+    stack.tcp.send(handle, extent);
+}
+
+fn is_at_end(stack: &Stack<Jack>, handle: Handle) -> bool {
+    stack.tcp.block(handle).is_none_or(Block::is_at_end)
 }
 
 fn has_room(stack: &Stack<Jack>, handle: Handle) -> bool {
