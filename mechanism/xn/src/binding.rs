@@ -215,15 +215,25 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         Ok(())
     }
 
+    /// Whether [`Self::release`] would give up a page.
+    pub fn is_releasable(&self, page: usize) -> bool {
+        self.check_release(page).is_ok()
+    }
+
     /// Gives up a page: only a clean, durable block without children in core leaves the core.
     pub fn release(&mut self, page: usize) -> Result<()> {
+        self.check_release(page)?;
+        self.forget(page);
+        Ok(())
+    }
+
+    fn check_release(&self, page: usize) -> Result<()> {
         let info = self.info(page)?;
         let visiting = matches!(self.phase, Phase::Checking { .. }) && info.ready_at > 0;
         let held_up = visiting || info.is(DIRTY | IN | OUT | OPEN | ORPHAN) || info.children > 0 || info.unready > 0;
         if held_up || info.block() == ROOTS || !self.is_stable(&info) {
             return Err(Error::InUse(info.block()));
         }
-        self.forget(page);
         Ok(())
     }
 }

@@ -78,8 +78,9 @@ impl Claims {
         }
     }
 
-    /// The claim that holds `block`.
+    /// The claim of a sorted list that holds `block`.
     pub fn find(&self, block: u64) -> Option<Claim> {
-        self.ranges().iter().find(|claim| claim.holds(block)).copied()
+        let behind = self.ranges().partition_point(|claim| claim.first <= block);
+        self.ranges()[..behind].last().filter(|claim| claim.holds(block)).copied()
     }
 }

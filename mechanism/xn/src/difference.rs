@@ -40,6 +40,11 @@ impl Default for Difference {
 }
 
 impl Difference {
+    /// Forgets all pieces.
+    pub fn clear(&mut self) {
+        self.length = 0;
+    }
+
     /// The pieces.
     pub fn pieces(&self) -> &[Piece] {
         &self.pieces[..self.length]

@@ -6,7 +6,7 @@
 
 use crate::access::{CHANGES, Caller, Operation};
 use crate::block::{DIRTY, IN, ORPHAN, OUT, UNSEALED_SHIFT};
-use crate::difference::{Difference, Piece};
+use crate::difference::Piece;
 use crate::error::{Error, Result};
 use crate::format::{CONTENT, SECTOR_SIZE, SECTORS};
 use crate::frames::Frames;
@@ -118,11 +118,11 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         self.save_and_apply(transaction.changes);
         let verdict = self.judge(caller, transaction, &touched, tree);
         match &verdict {
-            Ok(difference) => self.commit(difference, &touched, tree, transaction.declared),
+            Ok(()) => self.commit(&touched, tree, transaction.declared),
             Err(_) => self.restore(transaction.changes),
         }
         self.bump_versions(&touched);
-        verdict.map(|_| ())
+        verdict
     }
 
     fn check_form(&self, transaction: &Transaction<'_>) -> Result<Touched> {
@@ -192,45 +192,40 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         }
     }
 
-    fn judge(
-        &mut self,
-        caller: &Caller,
-        transaction: &Transaction<'_>,
-        touched: &Touched,
-        tree: u16,
-    ) -> Result<Difference> {
-        let mut difference = Difference::default();
+    /// Compares the claims of the changed sectors before and after. The pieces are in the workspace.
+    fn judge(&mut self, caller: &Caller, transaction: &Transaction<'_>, touched: &Touched, tree: u16) -> Result<()> {
+        self.memory.workspace.difference.clear();
         for (page, sector) in touched.list() {
-            self.add_difference(transaction.changes, *page, *sector, &mut difference)?;
+            self.add_difference(transaction.changes, *page, *sector)?;
         }
+        let difference = &mut self.memory.workspace.difference;
         difference.sort()?;
         check_declared(difference.pieces(), transaction.declared)?;
-        let (mut records, mut emptied) = (0, 0);
-        for piece in difference.pieces() {
+        let (mut records, mut emptied, mut next) = (0, 0, 0);
+        while let Some(piece) = self.piece(next) {
+            next += 1;
             let empties =
                 piece.after.is_none() && piece.before.is_some_and(|own| self.memory.templates.is_metadata(own));
             emptied += if empties { piece.count } else { 0 };
             if emptied > MAX_EMPTIED as u64 {
                 return Err(Error::BadArgument);
             }
-            self.check_piece(piece, touched, tree, transaction.declared)?;
+            self.check_piece(&piece, touched, tree, transaction.declared)?;
             records += usize::from(piece.after.is_none());
         }
         if records > self.ledger_room() {
             return Err(Error::Exhausted);
         }
-        self.ask(caller, transaction, tree)?;
-        Ok(difference)
+        self.ask(caller, transaction, tree)
+    }
+
+    /// A piece of the difference.
+    fn piece(&self, index: usize) -> Option<Piece> {
+        self.memory.workspace.difference.pieces().get(index).copied()
     }
 
     /// Runs owns on the old and the new content of a sector.
-    fn add_difference(
-        &mut self,
-        changes: &[Change<'_>],
-        page: usize,
-        sector: usize,
-        difference: &mut Difference,
-    ) -> Result<()> {
+    fn add_difference(&mut self, changes: &[Change<'_>], page: usize, sector: usize) -> Result<()> {
         let template = self.info(page)?.template;
         let mut content = [0; CONTENT];
         self.frames.load(page, sector * SECTOR_SIZE, &mut content);
@@ -251,7 +246,7 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         work.before.clear();
         self.programs.owns(template, &content, &mut work.before)?;
         work.before.sort()?;
-        difference.add(work.before.ranges(), work.after.ranges(), page, sector)
+        work.difference.add(work.before.ranges(), work.after.ranges(), page, sector)
     }
 
     fn check_piece(&mut self, piece: &Piece, touched: &Touched, tree: u16, declared: &[Declared]) -> Result<()> {
@@ -375,20 +370,22 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
     }
 
     /// Cannot fail.
-    fn commit(&mut self, difference: &Difference, touched: &Touched, tree: u16, declared: &[Declared]) {
+    fn commit(&mut self, touched: &Touched, tree: u16, declared: &[Declared]) {
         for (page, sector) in touched.list() {
             self.entry(*page).state |= DIRTY | 1 << (UNSEALED_SHIFT + *sector as u32);
         }
-        for piece in difference.pieces() {
-            if is_attached(piece, declared) {
-                self.commit_attach(piece, tree);
+        let mut next = 0;
+        while let Some(piece) = self.piece(next) {
+            next += 1;
+            if is_attached(&piece, declared) {
+                self.commit_attach(&piece, tree);
                 continue;
             }
             match (piece.before, piece.after) {
-                (Some(_), None) => self.commit_free(piece),
-                (_, Some(RESERVED)) => self.set_range(piece, Use::Used),
+                (Some(_), None) => self.commit_free(&piece),
+                (_, Some(RESERVED)) => self.set_range(&piece, Use::Used),
                 _ => {
-                    self.set_range(piece, Use::Fresh);
+                    self.set_range(&piece, Use::Fresh);
                     self.entry(piece.page).unready += piece.count as u32;
                 }
             }

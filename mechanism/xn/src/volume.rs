@@ -5,6 +5,7 @@
 
 use crate::block::{BlockInfo, DIRTY, IN, OUT};
 use crate::claim::Claims;
+use crate::difference::Difference;
 use crate::error::{Error, Result};
 use crate::format::{BLOCK_SIZE, Block, ROOTS, State, Superblock, verify};
 use crate::frames::Frames;
@@ -74,6 +75,7 @@ pub struct Workspace {
     pub(crate) block: Block,
     pub(crate) before: Claims,
     pub(crate) after: Claims,
+    pub(crate) difference: Difference,
     pub(crate) old: [u8; 512],
     pub(crate) new: [u8; 512],
     pub(crate) scratch: [u8; 512],
@@ -83,7 +85,8 @@ impl Default for Workspace {
     fn default() -> Self {
         let bytes = [0; 512];
         let claims = Claims::default();
-        Self { block: [0; BLOCK_SIZE], before: claims, after: claims, old: bytes, new: bytes, scratch: bytes }
+        let (block, difference) = ([0; BLOCK_SIZE], Difference::default());
+        Self { block, before: claims, after: claims, difference, old: bytes, new: bytes, scratch: bytes }
     }
 }
 
