@@ -11,9 +11,11 @@ use crate::layout::inode::Inode;
 use crate::layout::node::{child, head, inode_place};
 use crate::layout::{BLOCK_BITS, Number, hash, place};
 use crate::template::{NODE, ROOT};
+use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 use xn::binding::Bound;
+use xn::block::{DIRTY, OPEN};
 use xn::format::{BLOCK_SIZE, Block, CONTENT, SECTOR_SIZE, SECTORS, verify_sector};
 use xn::frames::Frames;
 
@@ -26,6 +28,8 @@ pub(crate) struct Cache {
     /// Inode whose data, indirect blocks or nodes each page holds.
     pub(crate) owner: Vec<Number>,
     pub(crate) pins: Vec<usize>,
+    /// Pages that may be dirty: a superset of those that are.
+    dirty: BTreeSet<usize>,
     step: u64,
     hand: usize,
 }
@@ -33,12 +37,17 @@ pub(crate) struct Cache {
 impl Cache {
     pub(crate) fn new(pages: usize) -> Self {
         let (touched, referenced, owner) = (vec![0; pages], vec![false; pages], vec![0; pages]);
-        Self { touched, referenced, owner, pins: Vec::new(), step: 1, hand: 0 }
+        Self { touched, referenced, owner, pins: Vec::new(), dirty: BTreeSet::new(), step: 1, hand: 0 }
     }
 
     fn touch(&mut self, page: usize) {
         self.touched[page] = self.step;
         self.referenced[page] = true;
+    }
+
+    /// Records that a page may be dirty from now on.
+    pub(crate) fn mark_dirty(&mut self, page: usize) {
+        self.dirty.insert(page);
     }
 }
 
@@ -66,10 +75,7 @@ impl<D: Device> FileSystem<'_, D> {
 
     /// Whether `count` pages can be had without write-back. Pages found so far may be replaced afterwards.
     pub(crate) fn has_room(&mut self, count: usize) -> bool {
-        let clean = |page: &usize| {
-            let info = self.xn.memory.registry.blocks[*page];
-            info.name == 0 || info.state == xn::block::RESIDENT && info.children == 0 && info.unready == 0
-        };
+        let clean = |page: &usize| self.xn.memory.registry.blocks[*page].name == 0 || self.xn.is_releasable(*page);
         (0..self.cache.touched.len()).filter(clean).take(count).count() == count
     }
 
@@ -173,7 +179,20 @@ impl<D: Device> FileSystem<'_, D> {
 
     fn bind_page(&mut self, parent: usize, sector: usize, block: u64, page: usize) -> Result<Bound> {
         self.device.permit(&Change::Bind { parent: Some((parent, sector)), block, page })?;
-        Ok(self.xn.bind(&CALLER, parent, sector, block, page)?)
+        let bound = self.xn.bind(&CALLER, parent, sector, block, page)?;
+        if bound == Bound::Zeroed {
+            self.cache.mark_dirty(page);
+        }
+        Ok(bound)
+    }
+
+    /// The dirty pages, in ascending order.
+    pub(crate) fn dirty_pages(&mut self) -> Vec<usize> {
+        let blocks = &self.xn.memory.registry.blocks;
+        let is_dirty = |page: &usize| blocks[*page].name != 0 && blocks[*page].is(DIRTY | OPEN);
+        self.cache.dirty.retain(is_dirty);
+        debug_assert!((0..blocks.len()).filter(is_dirty).eq(self.cache.dirty.iter().copied()), "one is missed");
+        self.cache.dirty.iter().copied().collect()
     }
 
     /// The page of child node `index` of a node.

@@ -114,8 +114,13 @@ impl<D: Device> FileSystem<'_, D> {
         if self.read_only {
             return Ok(());
         }
-        let all: Vec<usize> = (0..self.xn.memory.registry.blocks.len()).collect();
-        self.write_pages(&all)?;
+        loop {
+            let dirty = self.dirty_pages();
+            if dirty.is_empty() {
+                break;
+            }
+            self.write_pages(&dirty)?;
+        }
         if self.unflushed { self.flush() } else { Ok(()) }
     }
 
@@ -146,9 +151,8 @@ impl<D: Device> FileSystem<'_, D> {
         if torn {
             return self.sync();
         }
-        let all = self.xn.memory.registry.blocks.iter().zip(&self.cache.owner).enumerate();
-        let own = all.filter(|(_, (info, owner))| info.is(DIRTY | OPEN) && info.name != 0 && **owner == number);
-        let mut pages: Vec<usize> = own.map(|(page, _)| page).collect();
+        let mut pages = self.dirty_pages();
+        pages.retain(|page| self.cache.owner[*page] == number);
         let young = self.pending.young.contains(&number);
         // An overwrite changes only times in the inode: fdatasync leaves them out.
         let needs_inode = !data_only || young || self.pending.changed.contains(&number);

@@ -157,6 +157,8 @@ impl<D: Device> FileSystem<'_, D> {
             self.free_blocks = None;
         }
         self.device.permit(&Offered::Modify(&transaction))?;
-        Ok(self.xn.modify(&CALLER, &transaction)?)
+        self.xn.modify(&CALLER, &transaction)?;
+        changes.iter().for_each(|change| self.cache.mark_dirty(change.page));
+        Ok(())
     }
 }

@@ -101,7 +101,7 @@ impl<D: Device> FileSystem<'_, D> {
     }
 
     /// The page of a file block that has content.
-    fn data_page(&mut self, number: Number, index: u64) -> Result<Option<usize>> {
+    pub(crate) fn data_page(&mut self, number: Number, index: u64) -> Result<Option<usize>> {
         let Some(slot) = self.locate(number, index, false)? else { return Ok(None) };
         match self.pointer(&slot) {
             pointer if pointer & BLOCK_BITS == 0 || pointer & RESERVED_BIT != 0 => Ok(None),
@@ -200,6 +200,7 @@ impl<D: Device> FileSystem<'_, D> {
     pub(crate) fn store(&mut self, page: usize, offset: usize, bytes: &[u8]) -> Result<()> {
         self.device.permit(&Change::Store { page, offset, bytes })?;
         self.xn.open(&CALLER, page)?;
+        self.cache.mark_dirty(page);
         self.xn.frames.store(page, offset, bytes);
         Ok(self.xn.close_mapping(page)?)
     }

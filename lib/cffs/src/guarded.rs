@@ -282,7 +282,8 @@ impl<R: Rows> Device for Guarded<R> {
     fn write_all(&mut self, blocks: &[(u64, &Block)]) -> core::result::Result<(), Failed> {
         let frames: Vec<usize> = blocks.iter().filter_map(|(block, _)| self.written_frame(*block)).collect();
         let submitted = frames.iter().try_for_each(|frame| self.submit(*frame));
-        let ended = frames.iter().fold(Ok(()), |ended, frame| ended.and(self.await_write(*frame)));
+        // The write that was submitted last probably ends last: then there is one wait.
+        let ended = frames.iter().rev().fold(Ok(()), |ended, frame| ended.and(self.await_write(*frame)));
         submitted.and(ended).map_err(|_| Failed)
     }
 

@@ -106,6 +106,7 @@ impl Arena {
         let tree = system.xn.tree_create(block, ROOT, false)?;
         let page = system.free_page()?;
         system.xn.bind_root(&CALLER, tree, page)?;
+        system.cache.mark_dirty(page);
         let content = root_sector(block, options);
         for part in [0..256, 256..content.len()] {
             let changes = [Change { page, offset: part.start, bytes: &content[part] }];
@@ -116,6 +117,7 @@ impl Arena {
         let mut name = [0; 48];
         name[..ROOT_NAME.len()].copy_from_slice(ROOT_NAME);
         system.xn.root_set(ROOT_SLOT, name, tree)?;
+        system.cache.mark_dirty(0);
         system.unmount().map(|_| ())
     }
 }
@@ -161,6 +163,7 @@ impl<'a, D: Device> FileSystem<'a, D> {
         let root = self.xn.root(ROOT_SLOT)?.ok_or(Error::NoFileSystem)?;
         self.device.permit(&Offered::Bind { parent: None, block: root.block, page })?;
         let bound: Bound = self.xn.bind_root(&CALLER, tree, page)?;
+        self.cache.mark_dirty(page);
         self.fill(page, bound, self.root)
     }
 

@@ -6,6 +6,7 @@ mod support;
 use cffs::arena::Arena;
 use cffs::device::Overlay;
 use cffs::examine::examine;
+use cffs::extent::Place;
 use cffs::layout::inode::{DIRECTORY, FILE, LINK};
 use cffs::mount::Mount;
 use cffs::name::New;
@@ -109,6 +110,10 @@ fn use_all(system: &mut System<'_>) {
                     pending.push(entry.number);
                 }
                 let _ = (system.read(entry.number, 0, &mut bytes), system.read(entry.number, 20 << 30, &mut bytes));
+                for place in system.places(entry.number, 0, 40).map_or(Vec::new(), |(places, _)| places) {
+                    let Place::Device(block) = place else { continue };
+                    assert!((REGION_TABLE + 1..900).contains(&block), "a place outside of what files own");
+                }
                 let data = system.next_data(entry.number, 0);
                 let _ = (data, system.next_hole(entry.number, 0));
             }

@@ -5,6 +5,7 @@ mod support;
 use cffs::arena::Arena;
 use cffs::device::{Device, Failed, RUN};
 use cffs::error::Error;
+use cffs::extent::Place;
 use cffs::layout::inode::{BLOCK_DEVICE, CHARACTER, DIRECTORY, FIFO, FILE, LINK, SOCKET};
 use cffs::name::New;
 use std::cell::Cell;
@@ -276,4 +277,55 @@ fn what_is_no_volume_is_refused_and_left_alone() {
     device.flip(0, 8 * 8 + 1);
     device.flip(2, 99);
     assert_eq!(refusal(&mut arena, &device), Some(Error::Foreign));
+}
+
+/// Reads a file block by block, as the blocks' places say.
+fn by_places(system: &mut support::System<'_>, device: &Memory, number: u64, expected: &[u8]) -> [usize; 3] {
+    let mut kinds = [0; 3];
+    let end = expected.len().div_ceil(4096) as u64;
+    let (places, size) = system.places(number, 0, end + 3).expect("it is a file");
+    assert_eq!((places.len() as u64, size), (end, expected.len() as u64), "as far as the file goes");
+    for (index, place) in (0..).zip(places) {
+        let mut bytes = [0; 4096];
+        match place {
+            Place::Hole => kinds[0] += 1,
+            Place::Cached => {
+                kinds[1] += 1;
+                system.copy_block(number, index, &mut bytes).expect("it is cached");
+            }
+            Place::Device(block) => {
+                kinds[2] += 1;
+                device.clone().read(block, &mut bytes).expect("the device works");
+            }
+        }
+        let part = &expected[index as usize * 4096..expected.len().min((index as usize + 1) * 4096)];
+        assert!(bytes[..part.len()] == *part, "block {index} is {place:?}");
+    }
+    kinds
+}
+
+#[test]
+fn the_places_of_blocks_lead_to_what_a_read_gives() {
+    let (device, mut arena) = (volume(4_000), Arena::new(128, 256));
+    let mut body: Vec<u8> = (0..600 * 4096 - 1000_u32).map(|index| (index / 7) as u8).collect();
+    body[5 * 4096..9 * 4096].fill(0);
+    body[300 * 4096..500 * 4096].fill(0);
+    let mut number = 0;
+    with(&device, &mut arena, |system| {
+        number = system.create(system.root(), b"file", &new(FILE | 0o644)).expect("room");
+        for part in [0..5 * 4096, 9 * 4096..300 * 4096, 500 * 4096..body.len()] {
+            assert_eq!(system.write(number, part.start as u64, &body[part.clone()]), Ok(part.len()));
+        }
+        system.allocate(number, 300 * 4096, 10 * 4096, true).expect("room");
+        let [holes, cached, _] = by_places(system, &device, number, &body);
+        assert!(holes == 204 && cached > 0, "what was written last is in the cache alone");
+    });
+    with(&device, &mut arena, |system| {
+        assert_eq!(by_places(system, &device, number, &body), [204, 0, 396], "after a mount all is on the device");
+        body[70 * 4096 + 5] ^= 1;
+        assert_eq!(system.write(number, 70 * 4096 + 5, &body[70 * 4096 + 5..][..1]), Ok(1));
+        assert_eq!(by_places(system, &device, number, &body), [204, 1, 395], "a changed block is in the cache");
+        assert_eq!(system.places(system.root(), 0, 1), Err(Error::IsDirectory));
+    });
+    check(&device, &mut arena);
 }

@@ -20,7 +20,13 @@ pub const BLOCK_BITS: u64 = 0xFF_FFFF_FFFF;
 pub const RESERVED_BIT: u64 = 1 << 63;
 
 /// The number in `size` bytes at `at`; 0 outside the bytes.
+#[inline]
 pub(crate) fn get(bytes: &[u8], at: usize, size: usize) -> u64 {
+    // Nearly always eight bytes are there: one load.
+    if let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+        let unused = 64 - 8 * size.clamp(1, 8);
+        return u64::from_le_bytes(*eight) << unused >> unused;
+    }
     let part = bytes.get(at..at + size).unwrap_or_default();
     part.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
