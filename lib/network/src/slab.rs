@@ -1,6 +1,4 @@
 //! Slab: values by index, with a generation that makes stale handles fail.
-//!
-//! Invariant: an index that had a value before gets a later generation, also where its entry was given back since.
 
 use alloc::vec::Vec;
 
@@ -21,13 +19,11 @@ struct Entry<T> {
 pub struct Slab<T> {
     entries: Vec<Entry<T>>,
     free: Vec<u32>,
-    /// Generation of fresh entries.
-    first: u32,
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { entries: Vec::new(), free: Vec::new(), first: 0 }
+        Self { entries: Vec::new(), free: Vec::new() }
     }
 }
 
@@ -42,7 +38,7 @@ impl<T> Slab<T> {
 
     pub fn insert(&mut self, value: T) -> Handle {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.entries.push(Entry { generation: self.first, value: None });
+            self.entries.push(Entry { generation: 0, value: None });
             self.entries.len() as u32 - 1
         });
         let entry = &mut self.entries[index as usize];
@@ -81,18 +77,6 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// Gives the memory behind the last value back; how many entries are left.
-    pub fn shrink(&mut self) -> usize {
-        while let Some(entry) = self.entries.pop_if(|entry| entry.value.is_none()) {
-            self.first = self.first.max(entry.generation);
-        }
-        let left = self.entries.len();
-        self.free.retain(|index| (*index as usize) < left);
-        self.entries.shrink_to_fit();
-        self.free.shrink_to_fit();
-        left
-    }
-
     pub fn iter(&self) -> impl Iterator<Item = (Handle, &T)> {
         self.entries.iter().enumerate().filter_map(|(index, entry)| {
             let handle = Handle { index: index as u32, generation: entry.generation };
@@ -114,24 +98,5 @@ mod tests {
         assert_eq!(second.index, first.index);
         assert_eq!((slab.get(first), slab.get(second)), (None, Some(&"second")));
         assert_eq!((slab.len(), slab.remove(7)), (1, None));
-    }
-
-    #[test]
-    fn handles_of_entries_that_were_given_back_find_nothing() {
-        let mut slab = Slab::default();
-        let handles: Vec<Handle> = (0..100).map(|value| slab.insert(value)).collect();
-        for handle in &handles[..40] {
-            slab.remove(handle.index);
-        }
-        for handle in &handles[41..] {
-            slab.remove(handle.index);
-        }
-        assert_eq!((slab.shrink(), slab.len(), slab.entries.capacity()), (41, 1, 41));
-        let fresh: Vec<Handle> = (0..100).map(|value| slab.insert(value)).collect();
-        let mut places: Vec<u32> = fresh.iter().map(|handle| handle.index).collect();
-        places.sort_unstable();
-        places.dedup();
-        assert_eq!((places.len(), slab.len(), slab.get(handles[40])), (100, 101, Some(&40)));
-        assert!(handles.iter().filter(|handle| handle.index != 40).all(|handle| slab.get(*handle).is_none()));
     }
 }

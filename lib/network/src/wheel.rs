@@ -72,12 +72,6 @@ impl Wheel {
         }
     }
 
-    /// Gives the memory behind the last timer that is armed back.
-    pub fn shrink(&mut self) {
-        while self.nodes.pop_if(|node| node.slot == NONE).is_some() {}
-        self.nodes.shrink_to_fit();
-    }
-
     /// Level and slot by the distance to the deadline. What is farther than the wheel reaches waits in the last
     /// slot of the highest level and is sorted in again from there.
     fn place(&self, due: u64) -> usize {
@@ -251,10 +245,6 @@ mod tests {
         }
         wheel.arm(1, at(9 * SECOND));
         wheel.arm(1, Time::NEVER);
-        wheel.arm(200, at(SECOND));
-        wheel.cancel(200);
-        wheel.shrink();
-        assert_eq!(wheel.nodes.len(), 100);
         wheel.advance(at(20 * SECOND), &mut fired);
         fired.sort_unstable();
         assert_eq!(fired, (3..100).step_by(2).collect::<Vec<u32>>());

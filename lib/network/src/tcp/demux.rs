@@ -71,13 +71,6 @@ impl Demux {
         self.used += 1;
     }
 
-    /// Gives memory back, where an eighth of the slots would be enough.
-    pub fn shrink(&mut self) {
-        if self.used * 8 < self.slots.len() {
-            self.resize((self.used * 2).next_power_of_two().max(LEAST));
-        }
-    }
-
     fn place_new(&mut self, hash: u64, target: Target) {
         let mut at = self.place(hash);
         while self.slots[at].target.is_some() {
@@ -152,10 +145,6 @@ mod tests {
             } else if list.len() < 40 {
                 list.push((hash, Target::Block(turn)));
                 demux.insert(hash, Target::Block(turn));
-            } else if turn % 64 == 0 {
-                demux.resize(1024);
-                demux.shrink();
-                assert!(demux.slots.len() < 256);
             }
             assert_eq!(demux.len(), list.len());
             for &(hash, target) in &list {

@@ -170,20 +170,6 @@ impl Tcp {
         }
     }
 
-    /// Gives the memory of tables back that connections which have ended had. It takes time for each entry: an owner
-    /// calls it when many have.
-    pub fn shrink(&mut self) {
-        self.connections.shrink();
-        self.embryos.shrink();
-        self.time_waits.shrink();
-        self.wheel.shrink();
-        self.demux.shrink();
-        self.ready.shrink_to_fit();
-        if let Some(changes) = &mut self.changes {
-            changes.shrink_to_fit();
-        }
-    }
-
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -191,13 +177,6 @@ impl Tcp {
     /// Connections, embryos and TIME_WAIT records that there are.
     pub fn census(&self) -> [usize; 3] {
         [self.connections.len(), self.embryos.len(), self.time_waits.len()]
-    }
-
-    /// Bytes of what [`Tcp::census`] counts, without payload.
-    pub fn table_bytes(&self) -> usize {
-        self.connections.len() * size_of::<Connection>()
-            + self.embryos.len() * size_of::<Embryo>()
-            + self.time_waits.len() * size_of::<Record>()
     }
 
     /// Timers that are armed, that of TIME_WAIT included.

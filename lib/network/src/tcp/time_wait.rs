@@ -73,11 +73,6 @@ impl TimeWaits {
         self.entries.is_empty()
     }
 
-    /// As [`Slab::shrink`].
-    pub fn shrink(&mut self) {
-        self.entries.shrink();
-    }
-
     pub fn get(&self, index: u32) -> Option<&Record> {
         self.entries.at(index).map(|entry| &entry.record)
     }
