@@ -1,8 +1,7 @@
 //! Restart of the keeper of the wire. An environment that has died, by a panic or by a program's wish, is followed by
 //! another one: its connections are reset, and sockets that listen do so again.
 //!
-//! What the dead one had on the heap stays there after a panic, since half-changed tables cannot be freed. So there is
-//! an end to the restarts.
+//! There is an end to the restarts of keepers that do not live until the card has an address.
 
 use crate::boot::{Session, make_wire_keeper};
 use abi::environment::State;
@@ -11,7 +10,7 @@ use runtime::predicate::{Operator, Term, word};
 use runtime::{clock, exposed};
 use unix_core::server::protocol::NETWORK_DONE;
 
-/// Keepers that are made in the place of dead ones.
+/// Keepers in a row that are made in the place of such dead ones.
 const RESTARTS: u32 = 64;
 /// Nanoseconds from one restart to the next.
 const APART: u64 = 100_000_000;
@@ -34,11 +33,13 @@ impl WireWatch {
     /// Makes another one in the place of one that has died.
     pub(super) fn poll(&mut self, session: &Session) {
         let Some(child) = session.wire.take() else { return };
-        if child.alive() || self.restarts > 0 && clock::now() < self.last + APART {
+        if child.alive() || self.last > 0 && clock::now() < self.last + APART {
             session.wire.replace(Some(child));
             return;
         }
-        (self.restarts, self.last) = (self.restarts + 1, clock::now());
+        let has_served = session.state.lock().server.wire.is_settled;
+        let before = if has_served { 0 } else { self.restarts };
+        (self.restarts, self.last) = (before + 1, clock::now());
         let number = child.number.0;
         // A dead environment that cannot be taken apart costs its pages and nothing else.
         let _ = child.destroy();

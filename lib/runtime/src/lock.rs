@@ -197,3 +197,52 @@ impl<T> DerefMut for Guard<'_, T> {
         unsafe { &mut *self.data.get() }
     }
 }
+
+/// Data that one environment holds for long, mostly until it dies. No other waits for it, and no critical section is
+/// open meanwhile.
+#[derive(Debug, Default)]
+pub struct Possession<T> {
+    /// Number of the environment that holds it; 0: none does.
+    owner: AtomicU64,
+    data: UnsafeCell<T>,
+}
+
+// SAFETY: one environment at a time reaches the data.
+unsafe impl<T: Send> Sync for Possession<T> {}
+
+/// The data, while it is held.
+#[derive(Debug)]
+pub struct Possessed<'a, T>(&'a Possession<T>);
+
+impl<T> Possession<T> {
+    /// Takes it; `None` while a living environment holds it. What a dead one held may be half changed.
+    pub fn take(&self) -> Option<Possessed<'_, T>> {
+        let before = self.owner.load(Relaxed);
+        if before != 0 && exposed::lives(EnvironmentId(before)) {
+            return None;
+        }
+        self.owner.compare_exchange(before, number().0, Acquire, Relaxed).ok()?;
+        Some(Possessed(self))
+    }
+}
+
+impl<T> Deref for Possessed<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: no other environment reaches the data, and this one has one such value.
+        unsafe { &*self.0.data.get() }
+    }
+}
+
+impl<T> DerefMut for Possessed<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above; this value is borrowed for as long as the reference lives.
+        unsafe { &mut *self.0.data.get() }
+    }
+}
+
+impl<T> Drop for Possessed<'_, T> {
+    fn drop(&mut self) {
+        self.0.owner.store(0, Release);
+    }
+}

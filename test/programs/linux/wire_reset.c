@@ -1,6 +1,7 @@
-// A card that is reset (ethtool(8), ETHTOOL_RESET), as after a panic of the keeper of the wire: connections to other
-// machines are reset, sockets that listen do so again, and other sockets notice nothing. Three times. The peer is that
-// of ./chitin wire: port 7 echoes, port 20 calls a port of this machine.
+// A card that is reset (ethtool(8), ETHTOOL_RESET): the keeper of the wire ends as a panic would end it. Connections to
+// other machines are reset, sockets that listen do so again, and other sockets notice nothing. Three times; then 12
+// times more, with bytes on the way, and no memory is lost. The peer is that of ./chitin wire: port 7 echoes, port 20
+// calls a port of this machine.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +18,9 @@
 #include <unistd.h>
 #include "wire_peer.h"
 
-enum { ECHO = 7, CALLER = 20, NAMES = 53, OWN = 4000, ROUNDS = 3 };
+enum { ECHO = 7, CALLER = 20, NAMES = 53, OWN = 4000, ROUNDS = 3, FIRST = 4, MANY = 12 };
+// What is left of one of them would be some 100 KiB; all together may leave so many.
+static const long LEFT = 512;
 
 static int connected(int port) {
     struct sockaddr_in end = end_of(peer_address, port);
@@ -104,6 +107,40 @@ static void one_round(int listener, int datagrams) {
     close(again);
 }
 
+static long free_memory(void) {
+    char line[128];
+    long free = -1;
+    FILE *file = fopen("/proc/meminfo", "r");
+    while (file && fgets(line, sizeof line, file))
+        sscanf(line, "MemFree: %ld", &free);
+    fclose(file);
+    return free;
+}
+
+// Resets with bytes on the way in both directions.
+static void many_resets(void) {
+    static char bytes[256 << 10];
+    long before = 0;
+    for (int round = 0; round < MANY; round++) {
+        int one = connected(ECHO);
+        if (!echoes(one))
+            printf("no echo in round %d\n", round);
+        fcntl(one, F_SETFL, O_NONBLOCK);
+        send(one, bytes, sizeof bytes, MSG_NOSIGNAL);
+        usleep(20000);
+        reset("eth0");
+        for (struct pollfd look = {one, 0, 0}; poll(&look, 1, 10000) == 0;)
+            printf("no end in round %d\n", round);
+        close(one);
+        if (round == FIRST)
+            before = free_memory();
+    }
+    long left = before - free_memory();
+    printf("many resets: %s\n", left < LEFT ? "all memory is back" : "memory is lost");
+    if (left >= LEFT)
+        printf("%ld KiB of %d resets\n", left, MANY - FIRST);
+}
+
 int main(void) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     struct sockaddr_in here = end_of("0.0.0.0", OWN);
@@ -112,6 +149,7 @@ int main(void) {
         printf("listener: %s\n", strerror(errno));
     for (int round = 0; round < ROUNDS; round++)
         one_round(listener, datagrams);
+    many_resets();
     if (!fork()) {
         printf("of another user: %s\n", setuid(1000) ? "?" : reset("eth0"));
         exit(0);

@@ -4,7 +4,8 @@
 //! have come, timers, commands of the server. It takes the server's lock for moments only, and never while it waits.
 //!
 //! It ends by a panic, or because a program of user 0 resets the card. The session then makes another one
-//! (`init::wire_watch`): connections are reset, sockets that listen do so again.
+//! (`init::wire_watch`): connections are reset, sockets that listen do so again. The tables of the dead one lie on the
+//! heap of the server, where the next one frees them.
 //!
 //! Invariant: the stack is the keeper's alone. It uses the port table and the pages of sockets under the server's lock.
 
@@ -67,8 +68,6 @@ pub(super) struct Keeper {
     /// A stream could send nothing because all of them together have too much on the way.
     pub(super) is_starved: bool,
     begun: u64,
-    /// It is to end: see [`Command::End`].
-    ends: bool,
 }
 
 /// The function that the keeper's environment runs. `argument` is the address of the server's state.
@@ -85,13 +84,13 @@ pub extern "C" fn run(argument: u64) {
         }
         wait::wait_plainly(&[word(&notice[NETWORK_WORK], Operator::NotEqual, seen)]);
     }
-    match open(state) {
-        Ok(mut keeper) => {
-            keeper.run(state, notice);
-            drop(keeper);
-            runtime::entry::exit(0);
+    let tables = state.lock().server.wire.tables.clone();
+    if let Some(mut tables) = tables.take() {
+        *tables = None;
+        match open(state) {
+            Ok(keeper) => tables.insert(keeper).run(state, notice),
+            Err(why) => runtime::error_line!("chitin: the network card cannot be opened: {why}"),
         }
-        Err(why) => runtime::error_line!("chitin: the network card cannot be opened: {why}"),
     }
     // Nothing leads out of the machine.
     state.lock().server.wire.is_settled = true;
@@ -132,7 +131,6 @@ fn open(state: &'static Lock<Server>) -> core::result::Result<Keeper, alloc::str
         listeners: Vec::new(),
         is_starved: false,
         begun: runtime::clock::now(),
-        ends: false,
     })
 }
 
@@ -141,7 +139,7 @@ fn now() -> Time {
 }
 
 impl Keeper {
-    fn run(&mut self, state: &'static Lock<Server>, notice: &'static [AtomicU64]) {
+    fn run(&mut self, state: &'static Lock<Server>, notice: &'static [AtomicU64]) -> ! {
         loop {
             let work = notice[NETWORK_WORK].load(Acquire);
             let received = self.stack.link().card.received().load(Acquire);
@@ -159,9 +157,6 @@ impl Keeper {
                 wait::kick_idle();
             }
             self.stack.flush(now);
-            if self.ends {
-                return;
-            }
             if !self.stack.link().card.has_frame() {
                 self.sleep(notice, work, received);
             }
@@ -275,7 +270,8 @@ impl Keeper {
             Command::StopListening(node) => self.stop_listening(node),
             Command::Look(node) => self.look(server, node, now),
             Command::Send(outgoing) => self.send(&outgoing, now),
-            Command::End => self.ends = true,
+            // As a panic ends it: here, under the server's lock, and with all that it has.
+            Command::End => runtime::entry::exit(0),
         }
     }
 
@@ -332,14 +328,8 @@ impl Keeper {
         if self.listeners.iter().any(|(known, _)| *known == at) {
             return;
         }
-        let listener = Listener {
-            local: end_to_stack(at.0),
-            only_version_6: at.1,
-            backlog: BACKLOG,
-            options: self.options(),
-            waiting: VecDeque::new(),
-            embryos: 0,
-        };
+        let listener = Listener::new(end_to_stack(at.0), BACKLOG, self.options());
+        let listener = Listener { only_version_6: at.1, ..listener };
         if let Ok(handle) = self.stack.tcp.listen(listener) {
             self.listeners.push((at, handle));
         }

@@ -69,9 +69,7 @@ impl Link for CardLink {
 
     fn send(&mut self, head: &[u8], parts: &[Part]) -> Result<(), Full> {
         let mut frame = core::mem::take(&mut self.frame);
-        frame.clear();
-        frame.extend_from_slice(head);
-        parts.iter().for_each(|part| frame.extend_from_slice(self.bytes(*part)));
+        self.gather(head, parts, &mut frame);
         let is_sent = self.card.send(&frame);
         self.frame = frame;
         if is_sent { Ok(()) } else { Err(Full) }

@@ -3,9 +3,11 @@
 //! Invariant: at most one [`Command::Look`] for each time that the keeper asked to be told, so that programs cannot
 //! make the queue longer than there are sockets. Datagrams in it have at most [`DATAGRAM_BYTES`].
 
+use super::keeper::Keeper;
 use crate::dispatch::FileServer;
 use alloc::collections::VecDeque;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use exos::hw::card;
@@ -15,6 +17,7 @@ use internet::device::Device;
 use linux_abi::errno::{Errno, Result};
 use network::slab::Handle;
 use runtime::EnvironmentId;
+use runtime::lock::Possession;
 use runtime::transfer::Message;
 use unix_core::server::protocol::{NETWORK_DONE, NETWORK_WORK, NOT_YET};
 use vfs::inode::NodeId;
@@ -76,6 +79,8 @@ pub struct Wire {
     pub neighbors: Vec<(Address, [u8; 6])>,
     /// Where the keeper has opened the card.
     pub memory: Option<Mapping>,
+    /// What the keeper keeps. It holds it while it lives; the next one frees what a dead one has left.
+    pub(super) tables: Arc<Possession<Option<Keeper>>>,
 }
 
 impl Wire {
@@ -94,7 +99,8 @@ impl Wire {
 
     /// The keeper before this one has died: what it knew and was asked is gone, but for the wish that there is one.
     pub fn forget(&mut self) {
-        *self = Self { environment: self.environment, is_wanted: self.is_wanted, ..Self::default() };
+        let (environment, is_wanted, tables) = (self.environment, self.is_wanted, self.tables.clone());
+        *self = Self { environment, is_wanted, tables, ..Self::default() };
     }
 
     /// Whether an address is one of the card.
@@ -117,7 +123,7 @@ impl Wire {
 
 impl FileServer {
     /// Begins with the wire, where there is a card, and does not wait for it.
-    pub(crate) fn want_wire(&mut self) {
+    pub fn want_wire(&mut self) {
         if card::is_there() && !self.wire.is_wanted {
             self.wire.is_wanted = true;
             self.wake_wire();
