@@ -104,6 +104,9 @@ pub(super) struct Common {
     pub(super) image_table: PageNumber,
 }
 
+/// The option that others can reach this machine: it answers them before a program asks for the network.
+const NETWORK: &[u8] = b"network";
+
 /// Offsets of the words in the header that the ExOS image begins with; see `hw::header`.
 mod header {
     pub(super) const MAGIC: usize = 0;
@@ -133,6 +136,9 @@ pub(crate) fn start(archive: &'static [u8]) -> Outcome<Session> {
     let common = load_image(session, lists[0], image, &state.lock().shown())?;
     let bank = make_bank(session, public, reserve)?;
     state.lock().open_bank(bank.number, server, reserve);
+    if parsed.options.contains(&NETWORK) {
+        state.lock().server.want_wire();
+    }
     let shared = Allocator { key: KeyIndex::FIRST, list: lists[1] };
     let input = refused("the standard input", make_source(&mut windows, shared, parsed.terminal))?;
     let mut words = [0; first_process::WORDS];

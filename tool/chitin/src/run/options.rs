@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::qemu::AcceleratorChoice;
+use crate::qemu::{AcceleratorChoice, Link};
 use crate::size;
 
 use super::disk;
-use super::network;
+use super::network::{self, Wanted};
 use super::publish;
 use super::share::{self, Share};
 
@@ -106,7 +106,14 @@ impl Options {
     pub fn of_exos(&self) -> Vec<String> {
         let stats = self.stats.is_some().then(|| "stats".to_owned());
         let crash = self.trace.iter().any(|trace| *trace != Trace::Kernel).then(|| "crash".to_owned());
-        self.told_by_exos().into_iter().chain(stats).chain(crash).collect()
+        let network = self.is_reached().then(|| "network".to_owned());
+        self.told_by_exos().into_iter().chain(stats).chain(crash).chain(network).collect()
+    }
+
+    /// Whether other machines can reach this one: it then answers them from the beginning.
+    fn is_reached(&self) -> bool {
+        let is_reached = |wanted: &Wanted| !matches!(wanted, Wanted::None | Wanted::Link(Link::User));
+        !self.publish.is_empty() || self.network.iter().any(is_reached)
     }
 
     /// Those that make ExOS write to the log.
@@ -153,6 +160,9 @@ mod tests {
         assert_eq!(all.of_exos(), ["syscall-summary", "missing-files", "trace=syscalls", "crash"]);
         assert!(parse("run --missing-files -- a").unwrap().shows_log());
         assert!(parse("run --trace weather -- a").is_err());
+        for (line, wanted) in [("-p 8080:80", true), ("--network wire:w", true), ("--network user", false)] {
+            assert_eq!(parse(&format!("run {line} -- a")).unwrap().of_exos() == ["network"], wanted, "{line}");
+        }
         let stats = parse("run --stats -- a").unwrap();
         assert!(stats.of_exos() == ["stats"] && !stats.shows_log() && stats.stats == Some(None));
         assert_eq!(parse("run --stats=a.json -- a").unwrap().stats, Some(Some("a.json".into())));

@@ -5,9 +5,10 @@
 use super::Visit;
 
 /// Those of every run.
-pub(super) const WIRE: [Visit; 6] = [
+pub(super) const WIRE: [Visit; 7] = [
     visit("clients_on_the_wire", CLIENTS, &["python3"]),
     visit("servers_on_the_wire", SERVERS, &["python3"]),
+    visit("a_machine_that_others_reach_answers_at_once", IDLE, &["python3"]),
     visit("a_native_server_answers_curl", NATIVE, &["python3", "curl"]),
     visit("fault_81_requests_that_no_browser_sends", ODD_REQUESTS, &["python3"]),
     visit("a_native_server_on_a_wire", NATIVE_ON_A_WIRE, &[]),
@@ -76,6 +77,19 @@ seq 200000 > big; get big | cmp - big && echo same
 for turn in 1 2 3 4 5 6 7 8; do get index.html > got$turn & all="$all $!"; done; wait $all; cat got? | sort | uniq -c | tr -s " "
 echo enough | $busybox nc 127.0.0.1 $stop; wait $machine; cat said; cat told >&2"#,
     "hello\nsame\n 8 hello\nhello\nhello\nenough\nover\n",
+);
+
+/// A machine whose programs use no network refuses what comes by a published port, and answers pings.
+const IDLE: (&str, &str) = (
+    r#"web=$(python3 -c 'import socket; one = socket.socket(); one.bind(("127.0.0.1", 0)); print(one.getsockname()[1])')
+$chitin run -p $web:80 -- sh -c 'echo up; exec sleep 1000' > said 2> told & machine=$!
+until grep -qs up said; do kill -0 $machine || exit 1; sleep 0.2; done
+timeout 20 $busybox wget -qO - http://127.0.0.1:$web/ 2> refusal; echo $?; kill $machine; wait $machine
+$chitin wire w --peer --once 2> log & until test -S w; do sleep 0.1; done
+$chitin run --network wire:w -- sh -c 'echo up; exec sleep 1000' > idle 2>> told & machine=$!
+until grep -qs up idle; do kill -0 $machine || exit 1; sleep 0.2; done
+$chitin run --network wire:w -- ping -c 3 -W 10 10.0.2.15 2>> told | grep -o ' 0% packet loss'; kill $machine; wait $machine; cat told >&2"#,
+    "1\n 0% packet loss\n",
 );
 
 /// Servers of other projects behind published ports. The host's curl asks 2,000 times, half of them with connections of
