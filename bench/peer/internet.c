@@ -1,10 +1,11 @@
 /*
  * Two processes of one machine that talk by Internet sockets over 127.0.0.1: a byte there and back by TCP and by UDP, a
- * whole connection, much data one way, and requests of 1 KB to a server of HTTP with epoll.
+ * whole connection, much data one way, and requests of 1 KB to a server of HTTP with epoll, and to Debian's nginx.
  */
 #include "harness.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -12,6 +13,7 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #define ROUNDS 16
@@ -19,9 +21,10 @@
 #define CHUNK 65536
 #define CLIENTS 8
 #define DOCUMENT 1024
+#define PORT 8080
 
 static const char request[] = "GET /document HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n";
-static char response[128 + DOCUMENT];
+static char response[512 + DOCUMENT];
 static size_t response_size;
 /* Both ends of kept connections. */
 static int clients[CLIENTS], served[CLIENTS];
@@ -167,6 +170,71 @@ static void open_documents(void)
 	}
 }
 
+static void write_file(const char *name, const char *text)
+{
+	int file = (int)checked(open(name, O_WRONLY | O_CREAT | O_TRUNC, 0644), name);
+	checked(write(file, text, strlen(text)), name);
+	close(file);
+}
+
+/* As Debian configures it, but for one worker, which is the first process, and no log. */
+static void run_nginx(void)
+{
+	static char document[DOCUMENT + 1];
+	memset(document, 'd', DOCUMENT);
+	mkdir("/etc", 0755);
+	mkdir("/tmp", 0777);
+	mkdir("/tmp/nginx", 0755);
+	write_file("/etc/passwd", "root:x:0:0::/:/bin/sh\n");
+	write_file("/etc/group", "root:x:0:\n");
+	write_file("/tmp/nginx/document", document);
+	write_file("/tmp/nginx/configuration",
+		   "daemon off; master_process off; user root root; error_log stderr crit; pid pid;\n"
+		   "events { worker_connections 64; }\n"
+		   "http { access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000;\n"
+		   " client_body_temp_path a; proxy_temp_path b; fastcgi_temp_path c; uwsgi_temp_path d; scgi_temp_path e;\n"
+		   " server { listen 127.0.0.1:8080; root /tmp/nginx; default_type text/plain; } }\n");
+	execl("/usr/sbin/nginx", "nginx", "-p", "/tmp/nginx/", "-e", "stderr", "-c", "configuration", (char *)NULL);
+	checked(-1, "nginx");
+}
+
+/* A whole response has a head and the document. */
+static void first_response(int from)
+{
+	char *end = NULL;
+	for (response_size = 0; !end || (size_t)(end + 4 + DOCUMENT - response) > response_size;) {
+		ssize_t got = checked(read(from, response + response_size, sizeof response - 1 - response_size), "read");
+		response_size += (size_t)got;
+		response[response_size] = 0;
+		end = strstr(response, "\r\n\r\n");
+		if (got == 0 || strncmp(response, "HTTP/1.1 200", 12) != 0) {
+			errno = EPROTO;
+			checked(-1, "nginx");
+		}
+	}
+}
+
+static pid_t open_nginx(void)
+{
+	pid_t child = (pid_t)checked(fork(), "fork");
+	if (child == 0)
+		run_nginx();
+	place.sin_port = htons(PORT);
+	for (int each = 0, tries = 0; each < CLIENTS; tries++) {
+		clients[each] = (int)checked(socket(AF_INET, SOCK_STREAM, 0), "socket");
+		if (connect(clients[each], (struct sockaddr *)&place, sizeof place) == 0) {
+			each++;
+			continue;
+		}
+		checked(tries < 1000 ? 0 : -1, "nginx");
+		close(clients[each]);
+		usleep(10000);
+	}
+	checked(write(clients[0], request, sizeof request - 1), "write");
+	first_response(clients[0]);
+	return child;
+}
+
 static void with_child(const char *name, uint64_t operations, operation *partner, operation *body)
 {
 	pid_t child = (pid_t)checked(fork(), "fork");
@@ -202,6 +270,10 @@ int main(void)
 	with_child("connection", CONNECTIONS, serve, connections);
 	open_documents();
 	with_child("http-document", ROUNDS, serve_documents, documents);
+	pid_t nginx = open_nginx();
+	measure("http-nginx", ROUNDS, documents);
+	kill(nginx, SIGKILL);
+	waitpid(nginx, NULL, 0);
 	open_datagrams();
 	with_child("udp-byte", ROUNDS, echo, round_trips);
 	return 0;

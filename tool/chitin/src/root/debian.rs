@@ -58,8 +58,8 @@ pub const BENCH: Packages = Packages {
 };
 const MEASURED: &str = "\
     binutils-x86-64-linux-gnu coreutils cpp-12 dash diffutils gcc-12 grep gzip libacl1 libattr1 libbinutils libc6 libc6-dev \
-    libgcc-12-dev libgmp10 libisl23 libjansson4 libmpc3 libmpfr6 libpcre2-8-0 libselinux1 libzstd1 linux-libc-dev tar \
-    zlib1g";
+    libcrypt1 libgcc-12-dev libgmp10 libisl23 libjansson4 libmpc3 libmpfr6 libpcre2-8-0 libselinux1 libssl3 libzstd1 \
+    linux-libc-dev nginx tar zlib1g";
 
 const EVERY_DAY: &str = "\
     bash bc bsdextrautils bsdutils busybox-static bzip2 coreutils cpio dash dc diffutils ed findutils \
