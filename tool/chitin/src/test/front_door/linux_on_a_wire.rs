@@ -23,9 +23,10 @@ nc -ll -p 7 -e cat & nc -ll -p 9 -e /sink & nc -ll -p 19 -e /source &
 END
 cat > l/source <<'END'
 #!/bin/sh
-read bytes; head -c $bytes /tmp/data; head -c $bytes /tmp/data | sha256sum | cut -c 1-64
+read bytes; /bytes $bytes; /bytes $bytes | sha256sum | cut -c 1-64
 END
-printf '#!/bin/sh\nsha256sum | cut -c 1-64\n' > l/sink; chmod +x l/init l/source l/sink
+printf '#!/bin/sh\nwhile cat /tmp/data; do :; done 2> /dev/null | head -c $1\n' > l/bytes
+printf '#!/bin/sh\nsha256sum | cut -c 1-64\n' > l/sink; chmod +x l/init l/source l/sink l/bytes
 linux() {
     (cd l; find . | $busybox cpio -o -H newc 2> /dev/null) > initrd
     qemu-system-x86_64 -machine q35 -cpu max -m 512 -nodefaults -display none -no-reboot -serial file:console -kernel $linux -initrd initrd \
@@ -36,28 +37,28 @@ linux() {
     };
 }
 
-/// Sums of bytes in both directions, with either machine as the client.
+/// Sums of bytes in both directions, with either machine as the client. Beyond 16 MiB the same bytes come again.
 macro_rules! transfers {
     () => {
-        r#"mkdir -p c/bin c/tmp; cp $busybox c/bin/busybox; cp l/source l/sink c/; for name in sh cat nc head sha256sum ip sleep cut grep cmp tail; do ln -s busybox c/bin/$name; done
+        r#"mkdir -p c/bin c/tmp; cp $busybox c/bin/busybox; cp l/source l/sink l/bytes c/; for name in sh cat nc head sha256sum ip sleep cut grep cmp dd; do ln -s busybox c/bin/$name; done
 cat > c/ask <<'END'
 # ask ADDRESS BYTES
-sum=$(head -c $2 /tmp/data | sha256sum | cut -c 1-64); head -c $2 /tmp/data | nc $1 9 | grep -q $sum && echo sink
-echo $2 | nc $1 19 > /tmp/got; head -c $2 /tmp/got | sha256sum | cut -c 1-64 > /tmp/sum; tail -c +$(($2 + 1)) /tmp/got | cut -c 1-64 | cmp - /tmp/sum && echo source
+sum=$(/bytes $2 | sha256sum | cut -c 1-64); /bytes $2 | nc $1 9 | grep -q $sum && echo sink
+echo $2 | nc $1 19 | (dd bs=64k count=$(($2 / 65536)) iflag=fullblock 2> /dev/null | sha256sum | cut -c 1-64 > /tmp/sum; cut -c 1-64 > /tmp/end); cmp /tmp/end /tmp/sum && echo source
 END
 cp c/ask l/ask
 transfer() {
     $chitin wire w --peer --once --loss $1 --seed 7 2> log & until test -S w; do sleep 0.1; done
-    echo "head -c $2 /dev/urandom > data" > l/job.data
+    echo "head -c 16777216 /dev/urandom > data" > l/job.data
     echo "nc -l -p 21 > /dev/null; . /ask-linux; until echo over | nc 10.0.2.15 22; do sleep 1; done" > l/job
     echo "set -- 10.0.2.15 $2; . /ask" > l/ask-linux; linux
-    $chitin run --network wire:w --root c -- sh -c "cd /tmp; until ip addr show eth0 | grep -q 'inet '; do sleep 0.2; done; head -c $2 /dev/urandom > data
+    $chitin run --network wire:w --root c -- sh -c "cd /tmp; until ip addr show eth0 | grep -q 'inet '; do sleep 0.2; done; head -c 16777216 /dev/urandom > data
         until echo | nc 10.0.2.100 7 > /dev/null 2>&1; do sleep 1; done; echo chitin asks at $1; set -- 10.0.2.100 $2; . /ask
         nc -ll -p 9 -e /sink & sinks=\$!; nc -ll -p 19 -e /source & sources=\$!; sleep 1; nc -l -p 22 > over & over=\$!
         until echo go | nc 10.0.2.100 21 2> /dev/null; do sleep 1; done; wait \$over; kill \$sinks \$sources" 2> told
     wait; echo linux asks at $1; tr -d '\r' < console | grep -x 'sink\|source'
 }
-transfer 0% 16777216; transfer 0.1% 16777216; transfer 1% 1048576; transfer 5% 262144; transfer 20% 65536"#
+"#
     };
 }
 
@@ -84,16 +85,33 @@ diff said wire_close && echo wire_close against linux; wait"#
 }
 
 /// Those of full runs.
-pub(super) const LINUX_ON_A_WIRE: [Visit; 2] = [
+pub(super) const LINUX_ON_A_WIRE: [Visit; 3] = [
     Visit {
         name: "linux_and_chitin_on_a_wire",
-        lines: concat!(machine!(), transfers!()),
+        lines: concat!(
+            machine!(),
+            transfers!(),
+            "transfer 0% 16777216; transfer 0.1% 16777216; transfer 1% 1048576; transfer 5% 262144; transfer 20% 65536"
+        ),
         status: 0,
         output: "chitin asks at 0%\nsink\nsource\nlinux asks at 0%\nsink\nsource\nchitin asks at 0.1%\nsink\nsource
 linux asks at 0.1%\nsink\nsource\nchitin asks at 1%\nsink\nsource\nlinux asks at 1%\nsink\nsource\nchitin asks at 5%\nsink
 source\nlinux asks at 5%\nsink\nsource\nchitin asks at 20%\nsink\nsource\nlinux asks at 20%\nsink\nsource\n",
         told: "",
         needs: &[LINUX, "dpkg-deb", "qemu-system-x86_64"],
+    },
+    Visit {
+        name: "large_transfers_with_linux_on_a_wire",
+        lines: concat!(
+            machine!(),
+            transfers!(),
+            "transfer 0% 1073741824; transfer 0.1% 67108864; transfer 1% 4194304"
+        ),
+        status: 0,
+        output: "chitin asks at 0%\nsink\nsource\nlinux asks at 0%\nsink\nsource\nchitin asks at 0.1%\nsink\nsource
+linux asks at 0.1%\nsink\nsource\nchitin asks at 1%\nsink\nsource\nlinux asks at 1%\nsink\nsource\n",
+        told: "",
+        needs: &[LINUX, "qemu-system-x86_64", super::LONG],
     },
     Visit {
         name: "linux_says_the_same_on_a_wire",
