@@ -10,6 +10,7 @@
 //! - a round is acknowledged after C-FFS's `sync`, or with its error.
 
 use super::adapter::{Adapter, BLOCK};
+use super::load::Loader;
 use super::medium::{self, Medium, RECORDS};
 use crate::dispatch::FileServer;
 use crate::main_loop::Server;
@@ -51,8 +52,6 @@ use vfs::superblock::VolumeId;
 pub const STACK_PAGES: usize = 64;
 /// Blocks that the cache of each file system holds.
 const CACHE: usize = 512;
-/// Pages that one read brings.
-const AHEAD: u64 = 16;
 /// Nanoseconds between two write-backs of what no program asked for.
 const INTERVAL: u64 = 5_000_000_000;
 /// Outcomes of rounds that are remembered.
@@ -111,19 +110,19 @@ impl Requests {
 }
 
 /// The file system of one disk.
-struct Volume {
-    id: VolumeId,
-    system: Option<FileSystem<'static, Medium>>,
+pub(super) struct Volume {
+    pub(super) id: VolumeId,
+    pub(super) system: Option<FileSystem<'static, Medium>>,
     /// A blank disk, until the first write-back.
     blank: Option<Adapter>,
-    numbers: BTreeMap<NodeId, Number>,
+    pub(super) numbers: BTreeMap<NodeId, Number>,
     /// Nodes without a name that processes have open: their inodes live on.
     orphans: Vec<NodeId>,
     /// C-FFS has changes that no sync has made durable.
     is_unsynced: bool,
 }
 
-type State = Lock<Server>;
+pub(super) type State = Lock<Server>;
 
 /// The function that the keeper's environment runs. `argument` is the address of the server's state.
 pub extern "C" fn run(argument: u64) {
@@ -135,10 +134,11 @@ pub extern "C" fn run(argument: u64) {
         (0..vfs::disk_number::MOST).map_while(|number| open(state, number)).flatten().collect();
     state.lock().server.keeper.has_begun = true;
     tell(notice, DISK_DONE);
+    let Ok(mut loader) = Loader::new(&mut state.lock().server.mappings) else { return };
     let mut next = runtime::clock::now() + INTERVAL;
     loop {
         let seen = notice[DISK_WORK].load(Acquire);
-        while load_next(state, &mut volumes) {
+        while loader.load_next(state, &mut volumes) {
             tell(notice, DISK_DONE);
         }
         let is_late = runtime::clock::now() >= next;
@@ -296,37 +296,8 @@ fn restored(
     Ok(Restored { directory, name, same, made, size: inode.size, times })
 }
 
-/// Reads what a client waits for; false where none does.
-fn load_next(state: &'static State, volumes: &mut [Volume]) -> bool {
-    let wanted = {
-        let mut server = state.lock();
-        let Some((id, index)) = server.server.keeper.wanted.pop_front() else { return false };
-        let volume = server.server.tree.node(id).map(|node| node.volume);
-        volume.ok().map(|volume| (id, index, volume))
-    };
-    let Some((id, index, number)) = wanted else { return true };
-    let Some(volume) = volumes.iter_mut().find(|volume| volume.id == number) else { return true };
-    let mut bytes = vec![0; (AHEAD * PAGE_SIZE) as usize];
-    let read = match (&mut volume.system, volume.numbers.get(&id)) {
-        (Some(system), Some(number)) => system.read(*number, index * PAGE_SIZE, &mut bytes),
-        _ => Err(Error::Stale),
-    };
-    let mut server = state.lock();
-    make_room(&mut server.server.tree, volumes, AHEAD);
-    let installed = match read {
-        // What a crash cut off reads as zeros.
-        Ok(0) => server.server.tree.put_loaded(id, index, &bytes[..BLOCK]).is_ok(),
-        Ok(count) => server.server.tree.put_loaded(id, index, &bytes[..count]).is_ok(),
-        Err(_) => false,
-    };
-    if !installed {
-        server.server.keeper.lost.push_back((id, index));
-    }
-    true
-}
-
 /// Evicts clean pages of all volumes where fewer than so many are free.
-fn make_room(tree: &mut FileTree<PageStore>, volumes: &[Volume], few: u64) {
+pub(super) fn make_room(tree: &mut FileTree<PageStore>, volumes: &[Volume], few: u64) {
     for volume in volumes {
         if tree.store.room() < few {
             let room = (tree.store.capacity() / 4).max(few);
@@ -401,8 +372,7 @@ impl Volume {
     fn take_changes(&self, state: &'static State, scope: &Scope) -> Option<(Vec<Change>, BTreeMap<NodeId, Dirty>)> {
         let mut server = state.lock();
         let tree = &mut server.server.tree;
-        let covers = |id: NodeId| scope.everything || scope.nodes.contains(&id);
-        tree.mark_shared(self.id, covers);
+        tree.mark_shared(self.id, if scope.everything { None } else { Some(&scope.nodes) });
         if !tree.is_changed(self.id) && !self.is_unsynced {
             return None;
         }
@@ -584,11 +554,10 @@ fn write_pages(
 
 /// Appends what a file has of a page to a run; whether it has the page.
 fn copy_onto(state: &'static State, run: &mut Vec<u8>, (id, index): (NodeId, u64), size: u64) -> bool {
-    let end = run.len();
-    run.resize(end + BLOCK, 0);
-    let is_there = state.lock().server.tree.copy_page(id, index, &mut run[end..]);
-    let length = if is_there { PAGE_SIZE.min(size.saturating_sub(index * PAGE_SIZE)) as usize } else { 0 };
-    run.truncate(end + length);
+    let length = PAGE_SIZE.min(size.saturating_sub(index * PAGE_SIZE)) as usize;
+    let server = state.lock();
+    let Some(bytes) = server.server.tree.page_bytes(id, index) else { return false };
+    run.extend_from_slice(&bytes[..length]);
     length > 0
 }
 

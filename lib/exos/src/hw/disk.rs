@@ -54,8 +54,6 @@ pub fn submit(
     (buffer, start): (&Mapping, u64),
     status: (PageNumber, u64),
 ) -> Result<(), Failure> {
-    let device = find(disk).map_or(u64::MAX, |(device, _)| device);
-    let status = TransferRow::word(status.0, status.1);
     let operation = KeyIndex::FIRST.0 << KEY_SHIFT
         | match direction {
             Direction::Read => READ,
@@ -79,8 +77,33 @@ pub fn submit(
     if direction == Direction::Flush {
         rows.push(TransferRow { operation, ..TransferRow::default() });
     }
+    request(disk, rows, if direction == Direction::Flush { 0 } else { place }, status)
+}
+
+/// Submits a read of neighbouring blocks from `place` on into whole pages, which a key opens, as it does the page of
+/// the status word.
+///
+/// # Errors
+/// As for [`submit`].
+pub fn read_pages(
+    disk: u64,
+    place: u64,
+    (pages, key): (&[PageNumber], KeyIndex),
+    status: (PageNumber, u64),
+) -> Result<(), Failure> {
+    let row = |(index, page): (usize, &PageNumber)| TransferRow {
+        operation: key.0 << KEY_SHIFT | READ | if index + 1 < pages.len() { MORE } else { 0 },
+        memory: TransferRow::piece(*page, 0, PAGE_SIZE),
+        ..TransferRow::default()
+    };
+    request(disk, pages.iter().enumerate().map(row).collect(), place, status)
+}
+
+/// Submits the rows of one request.
+fn request(disk: u64, mut rows: Vec<TransferRow>, place: u64, status: (PageNumber, u64)) -> Result<(), Failure> {
+    let device = find(disk).map_or(u64::MAX, |(device, _)| device);
     if let Some(first) = rows.first_mut() {
-        (first.place, first.status) = (if direction == Direction::Flush { 0 } else { place }, status);
+        (first.place, first.status) = (place, TransferRow::word(status.0, status.1));
     }
     // SAFETY: the kernel reads the rows; a device writes into pages of windows, which are atomic words.
     unsafe { syscall::device_submit(DISK_KEY, device, 0, UserAddress(rows.as_ptr() as u64), rows.len() as u64) }

@@ -9,7 +9,7 @@ use linux_abi::address_map::{FILES, FILES_END, PAGE_SIZE};
 use linux_abi::errno::{Errno, Result};
 use runtime::address_space::{self, Access, AddressSpace};
 use runtime::page::Allocator;
-use runtime::{PageNumber, exposed, syscall};
+use runtime::{KeyIndex, PageNumber, exposed, syscall};
 use vfs::file_data::PageStorage;
 
 /// Pages that stay for the next files when others are removed, and as many more at times.
@@ -38,6 +38,11 @@ impl PageStore {
         let [at_hand, empty] = [Vec::new(), Vec::new()];
         let (pages, shared, allowance) = (Vec::new(), BTreeSet::new(), PageQuota::UNLIMITED);
         Self { pages, at_hand, empty, quota: allowance, from, shared, archive, stale_mappings: false }
+    }
+
+    /// The key that opens its pages.
+    pub const fn key(&self) -> KeyIndex {
+        self.from.key
     }
 
     /// Pages that it may hold in all.

@@ -9,7 +9,7 @@
 //! - an operation that needs such a page fails with [`Errno::NOT_LOADED`] before it has changed anything.
 
 use crate::file_data::PageStorage;
-use crate::inode::{Body, NodeId};
+use crate::inode::{Body, Inode, NodeId};
 use crate::mount::blank;
 use crate::mount_table::{FIRST, Kind, Location, Mount};
 use crate::namespace::{FileTree, Fresh, FsCredentials, ROOT};
@@ -341,25 +341,26 @@ impl<S: PageStorage> FileTree<S> {
         Ok(())
     }
 
-    /// Puts pages that were read from the disk into a file, from an index on, where they are still missing.
-    pub fn put_loaded(&mut self, id: NodeId, first: u64, bytes: &[u8]) -> Result<()> {
-        for (index, piece) in (first..).zip(bytes.chunks(PAGE_SIZE as usize)) {
-            let Ok(node) = self.node(id) else { return Ok(()) };
-            let volume = node.volume;
-            let Body::Pages(pages) = &node.body else { return Ok(()) };
-            if index >= node.stored || pages.get(index).is_some() {
-                continue;
-            }
-            let page = self.store.allocate()?;
-            if let Some(volume) = self.volumes.get_mut(&volume) {
-                volume.pages += 1;
-            }
-            self.store.bytes_mut(page)[..piece.len()].copy_from_slice(piece);
-            if let Some(Body::Pages(pages)) = self.nodes.get_mut(&id).map(|node| &mut node.body) {
+    /// How many pages of a file from an index on are on the disk only, up to so many.
+    pub fn count_missing(&self, id: NodeId, first: u64, most: u64) -> u64 {
+        let Some(node) = self.nodes.get(&id) else { return 0 };
+        let Body::Pages(pages) = &node.body else { return 0 };
+        (first..node.stored).take(most as usize).take_while(|index| pages.get(*index).is_none()).count() as u64
+    }
+
+    /// Puts a page of the store that was filled from the disk into a file, or frees it where it is not missing any
+    /// more.
+    pub fn put_loaded(&mut self, id: NodeId, index: u64, page: u32) {
+        let node = self.nodes.get_mut(&id).filter(|node| index < node.stored);
+        match node.map(|node| (node.volume, &mut node.body)) {
+            Some((volume, Body::Pages(pages))) if pages.get(index).is_none() => {
                 pages.put(index, page);
+                if let Some(volume) = self.volumes.get_mut(&volume) {
+                    volume.pages += 1;
+                }
             }
+            _ => self.store.free(page),
         }
-        Ok(())
     }
 
     /// What a dirty node is now; nothing where it is gone.
@@ -374,26 +375,31 @@ impl<S: PageStorage> FileTree<S> {
         })
     }
 
-    /// Copies a page of a file; false where it is a hole.
-    pub fn copy_page(&self, id: NodeId, index: u64, to: &mut [u8]) -> bool {
-        let Some(Body::Pages(pages)) = self.nodes.get(&id).map(|node| &node.body) else { return false };
-        let Some(page) = pages.get(index) else { return false };
-        to.copy_from_slice(self.store.bytes(page));
-        true
+    /// The bytes of a page of a file; nothing where it is a hole.
+    pub fn page_bytes(&self, id: NodeId, index: u64) -> Option<&[u8]> {
+        let Body::Pages(pages) = &self.nodes.get(&id)?.body else { return None };
+        pages.get(index).map(|page| self.store.bytes(page))
     }
 
     /// Marks the pages of a volume that programs write through mappings, which nothing else tells of. A page that no
-    /// process can write any more is marked for the last time. `covers` says of which files.
-    pub fn mark_shared(&mut self, volume: VolumeId, covers: impl Fn(NodeId) -> bool) {
+    /// process can write any more is marked for the last time. `only`: of these files, else of all.
+    pub fn mark_shared(&mut self, volume: VolumeId, only: Option<&BTreeSet<NodeId>>) {
         if !self.store.has_shared() {
             return;
         }
         let mut found = Vec::new();
-        for (id, node) in self.nodes.iter().filter(|(id, node)| node.volume == volume && covers(**id)) {
-            if let Body::Pages(pages) = &node.body {
-                let shared = pages.from(0).filter(|(_, page)| self.store.is_shared(*page));
-                found.extend(shared.map(|(index, page)| (*id, index, page, node.holds == 0)));
-            }
+        let mut find = |id: NodeId, node: &Inode| {
+            let Body::Pages(pages) = &node.body else { return };
+            let shared = pages.from(0).filter(|(_, page)| self.store.is_shared(*page));
+            found.extend(shared.map(|(index, page)| (id, index, page, node.holds == 0)));
+        };
+        match only {
+            Some(ids) => ids.iter().filter_map(|id| Some((*id, self.nodes.get(id)?))).for_each(|(id, node)| {
+                if node.volume == volume {
+                    find(id, node);
+                }
+            }),
+            None => self.nodes.iter().filter(|(_, node)| node.volume == volume).for_each(|(id, node)| find(*id, node)),
         }
         for (id, index, page, is_closed) in found {
             if is_closed {
