@@ -96,7 +96,7 @@ impl Loader {
         let disk = u64::from(volumes[at].id - FIRST_DISK_VOLUME);
         let mut is_there = self.read(disk, &places, &numbers, key);
         let mut bytes = [0; BLOCK];
-        for (index, place) in places.iter().enumerate().filter(|(_, place)| **place == Place::Cached) {
+        for (index, _) in places.iter().enumerate().filter(|(_, place)| **place == Place::Cached) {
             is_there[index] = system.copy_block(number, first + index as u64, &mut bytes).is_ok();
             state.lock().server.tree.store.bytes_mut(pages[index]).copy_from_slice(&bytes);
         }
