@@ -35,8 +35,8 @@ const FIRST: [&str; 2] = ["base-passwd", "base-files"];
 /// Services are not started by packages here (policy-rc.d(8)).
 const POLICY: &str = "usr/sbin/policy-rc.d";
 
-/// Configures the packages and writes what changed. Their `preinst` scripts run first. Paths of theirs that a package of
-/// the root below watches are told to it: dpkg does so where it unpacks, and here it did not.
+/// Configures the packages and writes what changed. Their `preinst` scripts run first. A package of the root below may
+/// watch paths of theirs and is told of them: dpkg does so where it unpacks, and here it did not.
 const SCRIPT: &str = r#"#!/bin/sh
 exec 3>&1 >&2 < /dev/null
 cd /

@@ -141,8 +141,8 @@ fn made(workspace: &Workspace, wanted: &[String], lock: Option<&Path>) -> Result
     root_of(workspace, controls.collect::<Result<_>>()?)
 }
 
-/// The tar of the root of these packages: made where it is missing, upon the root of the base. A run that makes the same
-/// one is waited for.
+/// The tar of the root of these packages: made where it is missing, upon the root of the base. If another run makes the
+/// same one, this one waits for it.
 fn root_of(workspace: &Workspace, packages: Vec<Control>) -> Result<PathBuf> {
     let folder = workspace.cache().join("root");
     fs::create_dir_all(&folder).context(folder.display())?;

@@ -164,8 +164,8 @@ impl Process {
         self.threads.lock().iter().for_each(|thread| thread.post().words.set_limit(most));
     }
 
-    /// Threads end, and the process lives. Who sums up holds the same lock, and finds what a thread did once: with the
-    /// thread, or with those that ended.
+    /// Threads end, and the process lives. A sum is made under the same lock: it has what a thread did once, with the
+    /// thread or with those that ended.
     pub fn remove_threads(&self, ends: impl Fn(&Thread) -> bool) {
         self.threads.lock().retain(|thread| {
             if !ends(thread) {
