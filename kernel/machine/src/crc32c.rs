@@ -1,6 +1,6 @@
 //! CRC32C by the CPU's instruction (SDM volume 2, CRC32; SSE4.2). It works on general registers alone.
 //!
-//! Gain: a block of metadata, of eight sectors, takes some 1,000 instructions to verify in place of 17,000.
+//! Gain: the dearest entry that opens a volume took 20,047 instructions, and takes 4,965.
 
 use crate::features;
 use core::arch::asm;

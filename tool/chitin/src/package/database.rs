@@ -36,7 +36,7 @@ impl Control {
     pub fn read(file: PathBuf, line: String) -> Result<Self> {
         let mut command = Command::new("dpkg-deb");
         let output = command.arg("--ctrl-tarfile").arg(&file).output().context("cannot start dpkg-deb")?;
-        let damaged = || is_damaged(&file);
+        let damaged = || damaged(&file);
         if !output.status.success() {
             return Err(damaged());
         }
@@ -87,8 +87,7 @@ impl Control {
 
 /// The packages that every system has, with all that they depend on, and the others.
 pub fn split(packages: Vec<Control>) -> (Vec<Control>, Vec<Control>) {
-    let mut base: BTreeSet<usize> =
-        (0..packages.len()).filter(|&number| packages[number].belongs_to_base()).collect();
+    let mut base: BTreeSet<usize> = (0..packages.len()).filter(|&number| packages[number].belongs_to_base()).collect();
     loop {
         let needed: BTreeSet<&str> = base.iter().flat_map(|&number| packages[number].needs()).collect();
         let known = base.len();
@@ -104,7 +103,7 @@ pub fn split(packages: Vec<Control>) -> (Vec<Control>, Vec<Control>) {
 }
 
 /// What is said of a file that dpkg-deb does not read.
-pub fn is_damaged(file: &Path) -> Failure {
+pub fn damaged(file: &Path) -> Failure {
     Failure::new(format!("{} is damaged: delete it and try again", file.display()))
 }
 

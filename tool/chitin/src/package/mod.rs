@@ -149,8 +149,7 @@ fn root_of(workspace: &Workspace, packages: Vec<Control>) -> Result<PathBuf> {
     let lines: String = packages.iter().map(|package| package.line.as_str()).collect();
     let name = Digest::of(format!("{EDITION}\n{lines}").as_bytes());
     let place = folder.join(format!("{}.tar", name.digits()));
-    let turn = place.with_extension("lock");
-    let _turn = File::create(&turn).and_then(|file| file.lock().map(|()| file)).context(turn.display())?;
+    let _turn = take_turn(&place.with_extension("lock"))?;
     if !place.is_file() {
         let (base, more) = database::split(packages);
         if base.is_empty() || more.is_empty() {
@@ -162,6 +161,16 @@ fn root_of(workspace: &Workspace, packages: Vec<Control>) -> Result<PathBuf> {
         }
     }
     Ok(place)
+}
+
+/// Takes the lock under which a root is made. It says so where it has to wait.
+fn take_turn(path: &Path) -> Result<File> {
+    let lock = File::create(path).context(path.display())?;
+    if lock.try_lock().is_err() {
+        let _waits = Progress::step("waiting for another run that makes the same root");
+        lock.lock().context(path.display())?;
+    }
+    Ok(lock)
 }
 
 /// Makes the root of `packages`, which are unpacked upon `tree`.
@@ -195,7 +204,7 @@ fn unpack(tree: &mut Tree, packages: &[Control], work: &Path) -> Result<()> {
         let file = File::create(&tar).context(tar.display())?;
         let status = Command::new("dpkg-deb").arg("--fsys-tarfile").arg(&package.file).stdout(file).status();
         if !status.context("cannot start dpkg-deb")?.success() {
-            return Err(database::is_damaged(&package.file));
+            return Err(database::damaged(&package.file));
         }
         let what = package.file.display().to_string();
         lists.push(root::names_in_tar(&tar, &what)?);

@@ -104,8 +104,7 @@ pub fn end_other_threads() {
 
 fn end_others(process: &Process) {
     let own = area::number().0;
-    let others: Vec<&Thread> =
-        process.threads.lock().iter().copied().filter(|thread| thread.number() != own).collect();
+    let others: Vec<&Thread> = process.threads.lock().iter().copied().filter(|thread| thread.number() != own).collect();
     let numbers: Vec<EnvironmentId> = others.iter().map(|other| EnvironmentId(other.number())).collect();
     numbers.iter().for_each(|number| ring(*number));
     wait_for_deaths(&numbers);
