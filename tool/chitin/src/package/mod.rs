@@ -167,7 +167,8 @@ fn root_of(workspace: &Workspace, packages: Vec<Control>) -> Result<PathBuf> {
 fn take_turn(path: &Path) -> Result<File> {
     let lock = File::create(path).context(path.display())?;
     if lock.try_lock().is_err() {
-        let _waits = Progress::step("waiting for another run that makes the same root");
+        let mut progress = Progress::step("waiting for another run that makes the same root");
+        progress.busy_with("");
         lock.lock().context(path.display())?;
     }
     Ok(lock)
