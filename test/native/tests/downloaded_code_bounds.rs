@@ -113,10 +113,10 @@ fn fault_57_every_step_is_bounded() {
         println!("{name}: {steps:?} instructions in the longest step (verifying, compiling)");
         worst = (worst.0.max(steps.0), worst.1.max(steps.1));
     };
-    note("crowded", longest_steps(&crowded(300), &mut words, &mut random));
-    note("entangled", longest_steps(&entangled(200), &mut words, &mut random));
+    note("crowded", longest_steps(&crowded(150), &mut words, &mut random));
+    note("entangled", longest_steps(&entangled(100), &mut words, &mut random));
     let mut compiled = 0;
-    while compiled < 4 {
+    while compiled < 2 {
         let size = 40 + random.below(160) as usize;
         let steps = longest_steps(&generator::program(&mut random, size), &mut words, &mut random);
         if steps.1 > 0 {

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ROUNDS = 30, HEIRS = 8, WORKERS = 6, PAGES = 6 };
+enum { ROUNDS = 12, HEIRS = 8, WORKERS = 6, PAGES = 6 };
 
 /* What children write. */
 static volatile int pages[PAGES][1024] __attribute__((aligned(4096)));

@@ -1,6 +1,7 @@
 //! The rows of the kernel's XN, for the environment that holds the key of all disks.
 
 use crate::hw::disk::{DISK_KEY, find};
+use abi::device::DeviceInfo;
 use abi::limits::TRANSACTION_BYTES;
 use abi::memory_map::EXPOSED_BLOCKS;
 use abi::storage::{
@@ -14,8 +15,7 @@ use xn::error::{Error as Xn, Result as XnResult};
 use xn::format::{BLOCK_SIZE, Block};
 use xn::transaction::{Action, Transaction};
 
-/// Nanoseconds before a step that waits for the disk is repeated; each pause is twice as long as the one before, seven
-/// times.
+/// Nanoseconds before a call that finds no room is repeated; each pause is twice as long as the one before, seven times.
 const PAUSE: u64 = 20_000;
 /// Nanoseconds after which a waiter looks again at a frame in transit.
 const LONGEST: u64 = 1_000_000_000;
@@ -59,15 +59,25 @@ fn once(disk: u64, step: u64, argument: u64, more: u64) -> Result<u64, Failure> 
     unsafe { syscall::volume_step(DISK_KEY, device, step, argument, more) }
 }
 
-/// A step to its end.
+/// A step to its end. Where the disk has requests, the step is repeated when one of them ends, otherwise at once.
 fn run(disk: u64, step: u64, argument: u64) -> Result<u64, Failure> {
+    let info = find(disk).map(|(_, info)| info);
     let mut pauses = 0;
     loop {
-        match once(disk, step, argument, 0) {
-            Err(Failure { error: Error::Again | Error::Busy, .. }) => pause(&mut pauses),
-            outcome => return outcome,
+        let seen = info.map(|info| (info, info.completed.load(Acquire)));
+        match (once(disk, step, argument, 0), seen) {
+            (Err(Failure { error: Error::Again | Error::Busy, .. }), Some((info, seen))) if has_requests(info) => {
+                wait(&[word(&info.completed, Operator::NotEqual, seen)], LONGEST);
+            }
+            (Err(Failure { error: Error::Again, .. }), _) => {}
+            (Err(Failure { error: Error::Busy, .. }), _) => pause(&mut pauses),
+            (outcome, _) => return outcome,
         }
     }
+}
+
+fn has_requests(info: &DeviceInfo) -> bool {
+    info.room.load(Acquire) & u64::from(u32::MAX) != info.depth.load(Acquire)
 }
 
 /// Opens the closed volume of a disk for writing, with so many templates.

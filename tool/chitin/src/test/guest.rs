@@ -62,8 +62,10 @@ pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, filter: 
     let mut chosen = Vec::new();
     for guest in registry::read(toolchain, workspace)?.into_iter().filter(|guest| guest.depth <= depth) {
         let mut machines = guest.on.list();
-        if depth == Depth::Quick {
-            machines.truncate(1);
+        match depth {
+            Depth::Quick => machines.truncate(1),
+            Depth::Default => {}
+            Depth::Full => machines.extend(guest.on_in_full.iter().cloned()),
         }
         let guest = Arc::new(guest);
         chosen.extend(machines.into_iter().map(|machine| (name(&guest, &machine), Arc::clone(&guest), machine)));

@@ -148,17 +148,18 @@ fn cases_of(
         let skipped = |name: &String| Case::skipped(title(collection, name), failure.to_string());
         return Ok(names.iter().map(skipped).collect());
     }
-    // Neighbours are in different batches, so that the first tests start one boot each.
+    // Neighbours are in different batches: each of the first tests starts a boot of its own, and none waits for another's.
     let boots = names.len().div_ceil(collection.at_once);
-    let mut cases = Vec::new();
-    for first in 0..boots {
-        let names: Vec<String> = names.iter().skip(first).step_by(boots).cloned().collect();
-        let batch = Arc::new(Batch { names: names.clone(), ground: Arc::clone(&ground), said: OnceLock::new() });
-        for name in names {
-            let (batch, title) = (Arc::clone(&batch), title(collection, &name));
-            cases.push(Case::new(title, collection.limit, move |transcript| batch.judge(&name, transcript)));
-        }
-    }
+    let batch = |first| {
+        let names = names.iter().skip(first).step_by(boots).cloned().collect();
+        Arc::new(Batch { names, ground: Arc::clone(&ground), said: OnceLock::new() })
+    };
+    let batches: Vec<_> = (0..boots).map(batch).collect();
+    let case = |(name, batch): (&String, &Arc<Batch>)| {
+        let (batch, name, title) = (Arc::clone(batch), name.clone(), title(collection, name));
+        Case::new(title, collection.limit, move |transcript| batch.judge(&name, transcript))
+    };
+    let cases = names.iter().zip(batches.iter().cycle()).map(case).collect();
     Ok(cases)
 }
 

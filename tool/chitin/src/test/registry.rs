@@ -59,6 +59,9 @@ pub struct Guest {
     pub peers: Vec<Peer>,
     #[serde(default)]
     pub on: Machines,
+    /// Further machines in full runs.
+    #[serde(default)]
+    pub on_in_full: Vec<Configuration>,
     /// Whether the machine's clock counts instructions.
     #[serde(default)]
     pub counting: bool,

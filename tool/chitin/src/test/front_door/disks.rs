@@ -4,8 +4,14 @@
 use super::{Visit, packages, well};
 
 /// Those of the default run.
-pub(super) const SMALL_DISKS: [Visit; 1] =
-    [well("a_file_of_100_gib_with_holes_outlives_its_run", HOLES, "107374182400\nmiddle\nend\n0\n4096\nd: clean\n")];
+pub(super) const SMALL_DISKS: [Visit; 2] = [
+    well("a_file_of_100_gib_with_holes_outlives_its_run", HOLES, "107374182400\nmiddle\nend\n0\n4096\nd: clean\n"),
+    well("a_disk_is_mounted_without_pauses", SOON, "soon\n"),
+];
+
+/// Nanoseconds of the counting clock, idle ones too. Pauses between the steps of the kernel's XN took 8 seconds.
+const SOON: &str = r#"$chitin run --disk d:8M -- true; $chitin run --stats --icount --disk d -- true 2>&1 |
+    sed -n 's/.* \([0-9]*\) instructions to the first.*/\1/p' > before; [ $(cat before) -lt 200000000 ] && echo soon || cat before"#;
 
 /// Ends and middle of a file that is larger than its disk; the rest is zeros and takes no room.
 const HOLES: &str = r#"$chitin run --disk d:8M -- sh -c 'cd /disk; truncate -s 100G big; printf end | dd of=big bs=1 seek=107374182397 conv=notrunc 2> log
