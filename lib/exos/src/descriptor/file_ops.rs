@@ -76,6 +76,11 @@ pub trait FileOps: Any + Debug + Send + Sync {
         self.wait_terms(event)
     }
 
+    /// What becomes true when the other side is gone, or an error comes: that is told to those that ask for nothing.
+    fn end_terms(&self) -> Vec<Term> {
+        Vec::new()
+    }
+
     /// Whether the other side is gone.
     fn is_hung_up(&self) -> bool {
         false

@@ -513,7 +513,18 @@ impl OpenFile {
             (Object::Pipe(pipe, Side::Write | Side::Both), Event::Writable) => {
                 pipe.writable(unix_core::pipe::ring::ATOMIC).to_vec()
             }
+            (Object::Pipe(..), _) => self.end_terms(),
             (Object::Other(other), event) => other.wait_terms(event),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What becomes true when the other side is gone, or an error comes: that is told to those that ask for nothing.
+    pub fn end_terms(&self) -> Vec<Term> {
+        match &self.object {
+            Object::Pipe(pipe, side) => pipe.changes(*side != Side::Write).to_vec(),
+            Object::Terminal(terminal) => terminal.gone().to_vec(),
+            Object::Other(other) => other.end_terms(),
             _ => Vec::new(),
         }
     }
@@ -544,7 +555,9 @@ impl OpenFile {
     /// What becomes true when the stamp changes.
     pub fn changes(&self, event: Event) -> Vec<Term> {
         match (&self.object, event) {
-            (Object::Pipe(pipe, _), event) => pipe.changes(event == Event::Readable).to_vec(),
+            (Object::Pipe(pipe, Side::Read | Side::Both), Event::Readable) => pipe.changes(true).to_vec(),
+            (Object::Pipe(pipe, Side::Write | Side::Both), Event::Writable) => pipe.changes(false).to_vec(),
+            (Object::Pipe(..), _) => self.end_terms(),
             (Object::Other(other), event) => other.edge_terms(event),
             (Object::Terminal(terminal), Event::Readable) => terminal.input_changes().to_vec(),
             (Object::Text(text), Event::Readable) => text.mount_change(),

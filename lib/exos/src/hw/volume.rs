@@ -15,7 +15,8 @@ use xn::error::{Error as Xn, Result as XnResult};
 use xn::format::{BLOCK_SIZE, Block};
 use xn::transaction::{Action, Transaction};
 
-/// Nanoseconds before a call that finds no room is repeated; each pause is twice as long as the one before, seven times.
+/// Nanoseconds before a call that finds no room is repeated; each pause is twice as long as the one before, seven
+/// times.
 const PAUSE: u64 = 20_000;
 /// Nanoseconds after which a waiter looks again at a frame in transit.
 const LONGEST: u64 = 1_000_000_000;

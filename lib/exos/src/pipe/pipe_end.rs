@@ -581,7 +581,9 @@ impl Pipe {
         let (count, others, holders) =
             if written { (WRITTEN, WRITERS, HOLDERS_TO_WRITE) } else { (READ, READERS, HOLDERS_TO_READ) };
         let now = |index: usize| word(self.word(index), Operator::NotEqual, self.word(index).load(Acquire));
-        let [lets_go, gone] = self.closed(others, holders);
+        // An end that has been told of is no news.
+        let are_gone = self.word(others).load(Acquire) == 0;
+        let [lets_go, gone] = if are_gone { [now(others), now(others)] } else { self.closed(others, holders) };
         [now(count), lets_go, gone, now(others)]
     }
 

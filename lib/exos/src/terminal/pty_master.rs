@@ -250,6 +250,10 @@ impl FileOps for Master {
         }
     }
 
+    fn end_terms(&self) -> Vec<Term> {
+        self.edge_terms(Event::Readable)
+    }
+
     fn is_hung_up(&self) -> bool {
         self.is_closed()
     }

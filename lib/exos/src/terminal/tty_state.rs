@@ -345,7 +345,7 @@ impl Terminal {
     }
 
     /// True when the terminal is gone for the process that opened it.
-    pub(super) fn gone(&self) -> [Term; 2] {
+    pub fn gone(&self) -> [Term; 2] {
         [
             word(self.word(place::HUNG_UP), Operator::NotEqual, 0),
             word(self.word(place::SESSIONS_ENDED), Operator::NotEqual, self.generation),

@@ -148,7 +148,7 @@ fn cases_of(
         let skipped = |name: &String| Case::skipped(title(collection, name), failure.to_string());
         return Ok(names.iter().map(skipped).collect());
     }
-    // Neighbours are in different batches: each of the first tests starts a boot of its own, and none waits for another's.
+    // Neighbours are in different batches: each of the first tests starts a boot of its own.
     let boots = names.len().div_ceil(collection.at_once);
     let batch = |first| {
         let names = names.iter().skip(first).step_by(boots).cloned().collect();

@@ -480,6 +480,10 @@ impl FileOps for InternetSocket {
         }
     }
 
+    fn end_terms(&self) -> Vec<Term> {
+        [Event::Readable, Event::Writable].into_iter().flat_map(|event| self.edge_terms(event)).collect()
+    }
+
     fn is_hung_up(&self) -> bool {
         match (self.sort, self.state()) {
             (Sort::Tcp, state::CONNECTED) => self.is_stream_over(),

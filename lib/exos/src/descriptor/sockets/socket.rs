@@ -627,6 +627,10 @@ impl FileOps for Socket {
         }
     }
 
+    fn end_terms(&self) -> Vec<Term> {
+        [Event::Readable, Event::Writable].into_iter().flat_map(|event| self.edge_terms(event)).collect()
+    }
+
     fn is_hung_up(&self) -> bool {
         if self.is_unconnected() {
             return true;

@@ -277,12 +277,17 @@ fn scan(call: &Call<'_>, watched: &mut [u64]) -> u64 {
     come
 }
 
-/// What becomes true when one of the wanted events comes; who makes it come is told who waits.
+/// What becomes true when one of the wanted events comes, or an end where none is wanted; the thread that makes it come
+/// is told who waits.
 fn terms(call: &Call<'_>, watched: &[u64]) -> Vec<Term> {
     let mut terms = Vec::new();
     for one in watched {
         if let Some(Ok(description)) = description_of(call, *one) {
-            for event in events(wanted_of(*one)) {
+            let mut wanted = events(wanted_of(*one)).peekable();
+            if wanted.peek().is_none() {
+                terms.extend(description.end_terms());
+            }
+            for event in wanted {
                 description.note_waiter(event);
                 terms.extend(description.terms(event));
             }
