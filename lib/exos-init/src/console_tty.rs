@@ -7,6 +7,7 @@ use exos::process_table::ProcessTable;
 use exos::terminal::Terminal;
 use exos::wait;
 use linux_raw_sys::general as linux;
+use runtime::predicate::Term;
 use runtime::{Kind, channel};
 use unix_core::signal::pending::from_system;
 
@@ -29,6 +30,11 @@ pub(super) fn type_bytes(sight: ProcessTable, terminal: &Terminal, waiting: &mut
         }
         wait::kick_idle();
     }
+}
+
+/// True when readers have room for what is typed next.
+pub(super) fn room_term(terminal: &Terminal, waiting: &[u8]) -> Term {
+    terminal.room_to_type(waiting.len().min(AT_ONCE))
 }
 
 /// Drops what waits before a character that interrupts; it would be dropped anyway.

@@ -155,11 +155,16 @@ impl Input {
         matches!(session.input, Source::Terminal(_)) && !self.has_begun && (self.ended || !self.waiting.is_empty())
     }
 
+    /// Bytes that go into the pipe as one.
+    fn at_once(&self) -> u64 {
+        (self.waiting.len() as u64).min(unix_core::pipe::ring::ATOMIC)
+    }
+
     fn pass_to_pipe(&mut self, pipe: &Pipe) {
         while !self.waiting.is_empty() {
             // A pipe whose words make no sense has no reader who could complain.
-            let some = self.waiting.len().min(unix_core::pipe::ring::ATOMIC as usize);
-            let done = pipe.write_bytes(&self.waiting[..some], || false).unwrap_or(some as u64) as usize;
+            let some = self.at_once();
+            let done = pipe.write_bytes(&self.waiting[..some as usize], || false).unwrap_or(some) as usize;
             if done == 0 {
                 return;
             }
@@ -198,14 +203,11 @@ impl Input {
                 Some(if self.waiting.is_empty() {
                     word(read, Operator::GreaterOrEqual, (self.granted + CREDIT_STEP).saturating_sub(CAPACITY))
                 } else {
-                    word(read, Operator::NotEqual, read.load(Acquire))
+                    pipe.has_room(self.at_once())
                 })
             }
             Source::Terminal(_) if self.waiting.is_empty() => None,
-            Source::Terminal(terminal) => {
-                let read = terminal.read_count();
-                Some(word(read, Operator::NotEqual, read.load(Acquire)))
-            }
+            Source::Terminal(terminal) => Some(console_tty::room_term(terminal, &self.waiting)),
         }
     }
 }

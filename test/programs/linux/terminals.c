@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pty.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <termios.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CHECK(what) do { if (!(what)) { printf("line %d: %s failed, errno %d\n", __LINE__, #what, errno); exit(1); } } while (0)
@@ -365,6 +367,37 @@ static void answers(void) {
     puts("echo before answers");
 }
 
+// A reader that goes to sleep has whatever line came since it looked. The moments sweep over its way from one line to
+// its sleep; nothing else wakes it.
+static void late_lines(void) {
+    enum { ROUNDS = 20000, LONGEST = 4000, STEP = 7, PATIENCE = 10 };
+    int master, slave, left;
+    struct termios modes;
+    CHECK(!openpty(&master, &slave, NULL, NULL, NULL) && !tcgetattr(slave, &modes));
+    modes.c_lflag &= ~ECHO;
+    CHECK(!tcsetattr(slave, TCSANOW, &modes));
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (!child) {
+        char line[16];
+        close(master);
+        while (read(slave, line, sizeof line) > 1) {}
+        _exit(0);
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        for (volatile int spin = round * STEP % LONGEST; spin > 0; spin--) {}
+        type(master, "ab\n");
+        time_t begin = time(NULL);
+        while (!ioctl(slave, FIONREAD, &left) && left > 0) {
+            CHECK(time(NULL) - begin < PATIENCE);
+            sched_yield();
+        }
+    }
+    type(master, "\n");
+    CHECK(waitpid(child, NULL, 0) == child && !close(master) && !close(slave));
+    puts("lines for readers about to sleep");
+}
+
 static void packets(void) {
     int master, slave, on = 1;
     char got[16];
@@ -472,6 +505,7 @@ int main(void) {
     ended_groups();
     hang_up();
     answers();
+    late_lines();
     packets();
     messages();
     edges();

@@ -3,6 +3,10 @@
 //!
 //! Blocking is the description's affair: an operation that would have to wait does so by [`crate::wait::wait`] on its
 //! own terms, unless the description is nonblocking.
+//!
+//! Invariant: no wake-up is lost between a look and the sleep after it. A term over a level (`GreaterOrEqual` over a
+//! count) may be made at any time. A term over a change (`NotEqual` to what was read) is made before the look that
+//! finds nothing, and not after it.
 
 use super::object::Event;
 use super::open_file::OpenFile;

@@ -219,10 +219,7 @@ impl FileOps for Master {
                 let packets = self.slave.has_packets().then(|| nonzero(place::EVENTS));
                 [self.ring.has_bytes(), nonzero(place::CLOSED)].into_iter().chain(packets).collect()
             }
-            Event::Writable => {
-                let read = self.slave.read_count();
-                Vec::from([word(read, Operator::NotEqual, read.load(Acquire))])
-            }
+            Event::Writable => Vec::from([self.slave.room_to_type(AT_ONCE)]),
         }
     }
 
@@ -246,7 +243,7 @@ impl FileOps for Master {
                 let [written, ..] = self.ring.changes(true);
                 Vec::from([written, changed(place::CLOSED), changed(place::EVENTS)])
             }
-            Event::Writable => self.wait_terms(event),
+            Event::Writable => Vec::from([changed(place::READ)]),
         }
     }
 

@@ -5,7 +5,6 @@ use super::tty_state::{Screen, Terminal};
 use crate::hw::usercopy;
 use crate::wait::{self, WakeReason};
 use linux_abi::errno::{Errno, Result};
-use linux_raw_sys::general as linux;
 use unix_core::terminal::termios::Modes;
 
 /// Nanoseconds in a unit of `VTIME`.
@@ -26,14 +25,13 @@ impl Terminal {
             }
             let modes = self.modes();
             let reachable = usercopy::prepare(to, most, true)?;
-            if self.is_enough(&modes, reachable)
+            if self.waiting() >= modes.cells_enough(reachable)
                 && let Some(bytes) = self.take(reachable as usize)
             {
-                wait::kick_idle();
                 usercopy::write(to, &bytes)?;
                 return Ok(bytes.len() as u64);
             }
-            if self.is_hung_up() || !modes.is_canonical() && minimum(&modes) == 0 && timer(&modes) == 0 {
+            if self.is_hung_up() || !modes.is_canonical() && modes.minimum() == 0 && modes.timer() == 0 {
                 return Ok(0);
             }
             if nonblocking {
@@ -50,34 +48,16 @@ impl Terminal {
     /// Whether a read would not wait.
     pub fn is_readable(&self) -> bool {
         let modes = self.modes();
-        let least = if modes.is_canonical() || timer(&modes) != 0 { 1 } else { minimum(&modes).max(1) };
+        let least = if modes.has_timer() { 1 } else { modes.cells_enough(u64::MAX) };
         self.waiting() >= least || self.is_hung_up()
-    }
-
-    fn is_enough(&self, modes: &Modes, count: u64) -> bool {
-        let least = if modes.is_canonical() { 1 } else { minimum(modes).clamp(1, count) };
-        self.waiting() >= least
     }
 
     /// Waits for input; whether the time of `VTIME` ran out, so that the read ends with what is there.
     fn wait_for_input(&self, modes: &Modes, count: u64) -> Result<bool> {
-        let canonical = modes.is_canonical();
         let waiting = self.waiting();
-        let timed = !canonical && timer(modes) != 0 && (minimum(modes) == 0 || waiting > 0);
-        let deadline = timed.then(|| runtime::clock::now() + timer(modes) * TENTH);
-        // Between bytes the timer begins again with each of them.
-        let least = match canonical || timer(modes) != 0 {
-            true => waiting + 1,
-            false => minimum(modes).clamp(1, count),
-        };
-        Ok(wait::wait(&self.input_terms(least), deadline)? == WakeReason::TimedOut && self.waiting() == waiting)
+        let timed = modes.has_timer() && (modes.minimum() == 0 || waiting > 0);
+        let deadline = timed.then(|| runtime::clock::now() + modes.timer() * TENTH);
+        let terms = self.input_terms(modes.cells_awaited(waiting, count));
+        Ok(wait::wait(&terms, deadline)? == WakeReason::TimedOut && self.waiting() == waiting)
     }
-}
-
-fn minimum(modes: &Modes) -> u64 {
-    u64::from(modes.character(linux::VMIN))
-}
-
-fn timer(modes: &Modes) -> u64 {
-    u64::from(modes.character(linux::VTIME))
 }

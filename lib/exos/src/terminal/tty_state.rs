@@ -247,6 +247,12 @@ impl Terminal {
         self.word(place::READ)
     }
 
+    /// True when readers have room for more than so many bytes: those that are about to be typed.
+    pub fn room_to_type(&self, bytes: usize) -> Term {
+        let read = (self.word(place::WRITTEN).load(Acquire) + bytes as u64 + 1).saturating_sub(CELLS);
+        word(self.word(place::READ), Operator::GreaterOrEqual, read)
+    }
+
     /// Takes cells as a `read` of `count` bytes does: the rest of a line, or, without lines, whatever is there. Nothing
     /// where no cell waits.
     pub fn take(&self, count: usize) -> Option<Vec<u8>> {
@@ -271,6 +277,7 @@ impl Terminal {
             }
         }
         self.word(place::READ).fetch_add(taken, SeqCst);
+        crate::wait::kick_idle();
         (waiting > 0).then_some(bytes)
     }
 
@@ -287,6 +294,7 @@ impl Terminal {
         let mut line = self.line();
         line.bytes.clear();
         self.put_line(&line);
+        crate::wait::kick_idle();
     }
 
     /// Bytes of a program as the screen is to get them.

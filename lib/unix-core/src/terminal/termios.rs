@@ -89,6 +89,34 @@ impl Modes {
         self.characters[index as usize % CHARACTERS]
     }
 
+    /// `VMIN`: cells that a read without lines waits for.
+    pub fn minimum(&self) -> u64 {
+        u64::from(self.character(linux::VMIN))
+    }
+
+    /// `VTIME`, in tenths of a second; 0: no timer.
+    pub fn timer(&self) -> u64 {
+        u64::from(self.character(linux::VTIME))
+    }
+
+    /// Whether a timer ends a read between cells.
+    pub fn has_timer(&self) -> bool {
+        !self.is_canonical() && self.timer() != 0
+    }
+
+    /// Cells that a read of `count` bytes takes at once where they wait.
+    pub fn cells_enough(&self, count: u64) -> u64 {
+        if self.is_canonical() { 1 } else { self.minimum().clamp(1, count) }
+    }
+
+    /// Cells that must wait before a reader resumes that found too few for its read, and `waiting` at its last look.
+    /// More may have come between its two looks, so `waiting` may be enough already. With a timer each cell resumes the
+    /// reader, which begins the timer again.
+    pub fn cells_awaited(&self, waiting: u64, count: u64) -> u64 {
+        let enough = self.cells_enough(count);
+        if self.has_timer() { enough.min(waiting + 1) } else { enough }
+    }
+
     /// As `TCGETS` gives it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let flags = [self.input, self.output, self.control, self.local];
@@ -148,5 +176,28 @@ impl Modes {
     pub fn from_words(words: [u64; WORDS]) -> Self {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         Self::from_bytes(&bytes).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_resumes_with_what_came_between_its_looks() {
+        for (local, minimum, timer) in
+            [(linux::ICANON, 1, 0), (linux::ICANON, 0, 5), (0, 1, 0), (0, 4, 0), (0, 4, 5), (0, 0, 5)]
+        {
+            let mut modes = Modes { local, ..Modes::default() };
+            (modes.characters[linux::VMIN as usize], modes.characters[linux::VTIME as usize]) = (minimum, timer);
+            for (waiting, count) in (0..10).flat_map(|waiting| [(waiting, 1), (waiting, 2), (waiting, 100)]) {
+                let (enough, awaited) = (modes.cells_enough(count), modes.cells_awaited(waiting, count));
+                assert!(waiting < enough || awaited <= waiting, "{modes:?}: {waiting} cells wait, {awaited} awaited");
+                assert!(
+                    waiting >= enough || awaited > waiting,
+                    "{modes:?}: resumes without a cell more than {waiting}"
+                );
+            }
+        }
     }
 }
