@@ -60,6 +60,8 @@ pub trait PageOps {
     fn working_set(&mut self, node: u64, first: u64, end: u64) -> Result<Vec<(u64, u64)>>;
     /// Makes the tables on the way to an address this process's own, so that counts of references are those of pages.
     fn prepare(&mut self, address: u64) -> Result<()>;
+    /// In the middle of long work, which no other thread sees: gives the CPU away if the slice is over.
+    fn give_way(&mut self) {}
     /// A handle to a file is kept as long as areas name it: one more, or one less.
     fn hold_file(&mut self, node: u64, hold: bool);
 }
@@ -89,6 +91,9 @@ impl Access {
 const STACK_GAP: u64 = 256 * PAGE_SIZE;
 /// Pages that are taken out at once where many go: the rows for them lie on the heap, of which there may be no more.
 const DROPPED_AT_ONCE: usize = 4096;
+/// Areas that one piece of work changes, at most: some 100 microseconds of it. Work on tens of thousands of areas takes
+/// longer than the kernel lets a process keep its CPU.
+const AREAS_AT_ONCE: usize = 256;
 /// Areas at most that a program may have (`/proc/sys/vm/max_map_count`).
 pub const MOST_AREAS: usize = 65530;
 /// Pages at most that a child gets copies of when it is made.
@@ -257,8 +262,9 @@ impl AddressSpace {
         let node = area.node();
         // A library's parts are mapped over the whole of it: its file is held all the time.
         let unheld = node.filter(|node| !self.names(*node));
-        let is_free = self.areas.is_free(area.start, area.end);
-        let gone = if is_free { Vec::new() } else { self.vacate(pages, area.start, area.end, node)? };
+        if !self.areas.is_free(area.start, area.end) {
+            self.take_away(pages, area.start..area.end, node)?;
+        }
         if let Some(node) = unheld {
             match self.held.iter().position(|held| *held == node) {
                 Some(place) => drop(self.held.swap_remove(place)),
@@ -267,7 +273,6 @@ impl AddressSpace {
         }
         self.has_marks |= area.locked || area.at_fork != AtFork::default();
         self.areas.insert(area);
-        gone.into_iter().for_each(|node| pages.hold_file(node, false));
         Ok(())
     }
 
@@ -316,13 +321,41 @@ impl AddressSpace {
         if self.areas.is_free(start, end) {
             return Ok(());
         }
-        let gone = self.vacate(pages, start, end, None)?;
-        self.areas.remove(start, end);
+        self.take_away(pages, start..end, None)?;
         if !self.cut.is_empty() {
             self.drop_cut(pages);
         }
-        gone.into_iter().for_each(|node| pages.hold_file(node, false));
         Ok(())
+    }
+
+    /// Takes areas away with what lies there. Files that no area shows then are no longer held, but for `kept`.
+    fn take_away(&mut self, pages: &mut impl PageOps, range: Range<u64>, kept: Option<u64>) -> Result<()> {
+        self.by_parts(pages, range, |space, pages, start, end| {
+            let gone = space.vacate(pages, start, end, kept)?;
+            space.areas.remove(start, end);
+            gone.into_iter().for_each(|node| pages.hold_file(node, false));
+            Ok(())
+        })
+    }
+
+    /// Does something to all areas of a range, from its beginning on, and gives way in between.
+    pub(crate) fn by_parts<P: PageOps>(
+        &mut self,
+        pages: &mut P,
+        range: Range<u64>,
+        mut action: impl FnMut(&mut Self, &mut P, u64, u64) -> Result<()>,
+    ) -> Result<()> {
+        let mut start = range.start;
+        loop {
+            let next = self.areas.parts(start, range.end).nth(AREAS_AT_ONCE);
+            let end = next.map_or(range.end, |area| area.start);
+            action(self, pages, start, end)?;
+            if end == range.end {
+                return Ok(());
+            }
+            pages.give_way();
+            start = end;
+        }
     }
 
     /// Takes what lies between two addresses away, but for the areas, which go next. The files, but `kept`, that no
@@ -336,8 +369,9 @@ impl AddressSpace {
         self.stubs.retain(|(_, stub_end)| *stub_end <= start || *stub_end > end);
         let reaches_out = |area: &Vma| area.start < start || end < area.end;
         let is_elsewhere = |node| self.areas.iter().any(|area| area.node() == Some(node) && reaches_out(area));
-        let shown = self.areas.parts(start, end).filter_map(|part| part.node());
-        Ok(each_once(shown.filter(|node| kept != Some(*node) && !is_elsewhere(*node))))
+        let mut shown = each_once(self.areas.parts(start, end).filter_map(|part| part.node()));
+        shown.retain(|node| kept != Some(*node) && !is_elsewhere(*node));
+        Ok(shown)
     }
 
     /// Takes the pages away and leaves the areas: their contents are as at the beginning.
@@ -353,11 +387,16 @@ impl AddressSpace {
             let gone = self.frames.take(start, last.address + PAGE_SIZE);
             let gone: Vec<u64> = gone.into_iter().map(|(_, entry)| page_of(entry)).collect();
             pages.release(&gone);
+            pages.give_way();
         }
     }
 
     /// Changes what may be done, up to the first gap and up to the first area that may not have it.
     pub fn protect(&mut self, pages: &mut impl PageOps, start: u64, end: u64, protection: Protection) -> Result<()> {
+        self.by_parts(pages, start..end, |space, pages, start, end| space.protect_part(pages, start, end, protection))
+    }
+
+    fn protect_part(&mut self, pages: &mut impl PageOps, start: u64, end: u64, protection: Protection) -> Result<()> {
         let mut room = self.room.data.saturating_sub(self.data_bytes());
         let outcome = self.areas.change(start, end, |area| {
             area.check(protection)?;
@@ -468,6 +507,7 @@ impl AddressSpace {
                 if self.frames.get(address) == 0 {
                     self.fill(pages, &area, address, true, 1).map_err(|_| Errno::ENOMEM)?;
                 }
+                pages.give_way();
             }
         }
         Ok(())

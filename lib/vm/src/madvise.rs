@@ -86,6 +86,7 @@ impl AddressSpace {
         for part in self.areas.within(start, end) {
             advice.check(&part)?;
             holes.extend(self.follow(pages, &part, advice)?);
+            pages.give_way();
         }
         if is_whole { Ok(holes) } else { Err(Errno::ENOMEM) }
     }
@@ -130,6 +131,7 @@ impl AddressSpace {
                     FaultError::NotMapped | FaultError::OutOfMemory => Errno::ENOMEM,
                 })?;
             }
+            pages.give_way();
         }
         Ok(())
     }
@@ -150,6 +152,7 @@ impl AddressSpace {
         let marked: Vec<Vma> =
             self.areas.iter().filter(|area| area.locked || area.at_fork != Default::default()).copied().collect();
         for area in marked {
+            pages.give_way();
             self.has_marks |= area.at_fork.wiped;
             if area.at_fork.absent {
                 self.unmap(pages, area.start, area.end)?;

@@ -20,7 +20,7 @@ impl AddressSpace {
         if (end - start).saturating_add(self.locked_bytes()).saturating_sub(there) > most {
             return Err(Errno::ENOMEM);
         }
-        self.set_locked(start, end, true)?;
+        self.set_locked(pages, start, end, true)?;
         if at_once { self.bring_locked(pages, start, end) } else { Ok(()) }
     }
 
@@ -28,15 +28,17 @@ impl AddressSpace {
     ///
     /// # Errors
     /// `ENOMEM` for a gap.
-    pub fn unlock(&mut self, start: u64, end: u64) -> Result<()> {
-        self.set_locked(start, end, false)
+    pub fn unlock(&mut self, pages: &mut impl PageOps, start: u64, end: u64) -> Result<()> {
+        self.set_locked(pages, start, end, false)
     }
 
-    fn set_locked(&mut self, start: u64, end: u64, locked: bool) -> Result<()> {
+    fn set_locked(&mut self, pages: &mut impl PageOps, start: u64, end: u64, locked: bool) -> Result<()> {
         self.has_marks |= locked;
-        self.areas.change(start, end, |area| {
-            area.locked = locked;
-            Ok(())
+        self.by_parts(pages, start..end, |space, _, start, end| {
+            space.areas.change(start, end, |area| {
+                area.locked = locked;
+                Ok(())
+            })
         })
     }
 
@@ -45,7 +47,8 @@ impl AddressSpace {
         let all: alloc::vec::Vec<Vma> = self.areas.iter().copied().collect();
         for area in all {
             // What cannot come does not keep the rest from coming.
-            let _ = self.set_locked(area.start, area.end, locked);
+            let _ = self.set_locked(pages, area.start, area.end, locked);
+            pages.give_way();
             if locked && at_once {
                 let _ = self.bring_locked(pages, area.start, area.end);
             }

@@ -97,7 +97,7 @@ impl AddressSpace {
         }
         self.move_area(pages, part, to..to + wish.new_bytes, wish.stays)?;
         if wish.stays {
-            self.unlock(wish.start, wish.end())?;
+            self.unlock(pages, wish.start, wish.end())?;
         }
         self.extend(pages, Vma { start: to, end: to + wish.bytes, ..part }, wish.new_bytes, true)
     }
@@ -160,8 +160,10 @@ impl AddressSpace {
     pub(crate) fn fill_whole(&mut self, pages: &mut impl PageOps, part: &Vma) -> Result<()> {
         let missing = |address: &u64| self.frames.get(*address) == 0 && part.backing == Backing::Anonymous;
         let missing: Vec<u64> = (part.start..part.end).step_by(PAGE_SIZE as usize).filter(missing).collect();
-        let mut fill = |address| self.fill(pages, part, address, true, 1).map_err(|_| Errno::ENOMEM);
-        missing.into_iter().try_for_each(&mut fill)
+        missing.into_iter().try_for_each(|address| {
+            pages.give_way();
+            self.fill(pages, part, address, true, 1).map_err(|_| Errno::ENOMEM)
+        })
     }
 
     /// Extends an area to its wanted length; `is_there`: as long as it is, it is mapped. Behind the end of shared

@@ -370,7 +370,7 @@ static void answers(void) {
 // A reader that goes to sleep has whatever line came since it looked. The moments sweep over its way from one line to
 // its sleep; nothing else wakes it.
 static void late_lines(void) {
-    enum { ROUNDS = 20000, LONGEST = 4000, STEP = 7, PATIENCE = 10 };
+    enum { ROUNDS = 5000, LONGEST = 4000, STEP = 7, PATIENCE = 10 };
     int master, slave, left;
     struct termios modes;
     CHECK(!openpty(&master, &slave, NULL, NULL, NULL) && !tcgetattr(slave, &modes));

@@ -15,7 +15,7 @@ use runtime::address_space::Access;
 use runtime::lock::Lock;
 use runtime::page::{Allocator, PageKind};
 use runtime::window::{WINDOW_PAGES, Window};
-use runtime::{Error, Failure, KeyIndex, PageNumber, area, exposed};
+use runtime::{Error, Failure, KeyIndex, PageNumber, area, critical_section, exposed};
 use vm::address_space::PageOps;
 use vm::fault_around::READAHEAD;
 
@@ -170,6 +170,10 @@ impl PageOps for OwnPages<'_> {
             (done, None) => done,
             (done, Some(refusal)) => self.supply_rest(start, entries, done, refusal),
         }
+    }
+
+    fn give_way(&mut self) {
+        critical_section::give_way();
     }
 
     fn take_used(&mut self, places: &mut [u64]) -> usize {

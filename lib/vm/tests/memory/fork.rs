@@ -23,6 +23,7 @@ fn after_fork_each_sees_what_was_and_its_own_writes() {
             others: others.clone(),
             rows_left: None,
             at_hand: 0,
+            gave_way: 0,
             held: BTreeMap::new(),
         };
         let (mut parent, mut child) = (process(0), process(1));

@@ -44,6 +44,8 @@ pub(crate) struct Process {
     pub(crate) rows_left: Option<(usize, BTreeSet<u64>)>,
     /// Pages that are at hand for a program that begins.
     pub(crate) at_hand: usize,
+    /// How often it has given the CPU away in the middle of long work.
+    pub(crate) gave_way: u64,
     /// How often each file is held.
     pub(crate) held: BTreeMap<u64, i32>,
 }
@@ -214,6 +216,9 @@ impl PageOps for Process {
     fn prepare(&mut self, _: u64) -> Result<()> {
         Ok(())
     }
+    fn give_way(&mut self) {
+        self.gave_way += 1;
+    }
     fn hold_file(&mut self, node: u64, hold: bool) {
         *self.held.entry(node).or_default() += if hold { 1 } else { -1 };
     }
@@ -229,6 +234,7 @@ pub(crate) fn alone() -> Process {
         others: Rc::new(RefCell::new(vec![BTreeMap::new()])),
         rows_left: None,
         at_hand: 0,
+        gave_way: 0,
         held: BTreeMap::new(),
     }
 }

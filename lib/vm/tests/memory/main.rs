@@ -9,4 +9,5 @@ mod fork;
 mod frames;
 mod journal;
 mod lazy_free;
+mod long_work;
 mod machine;

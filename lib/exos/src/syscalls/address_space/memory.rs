@@ -4,13 +4,10 @@ use super::memory_lock as lock;
 use crate::budget;
 use crate::descriptor::object::{Device, Object};
 use crate::descriptor::open_file::OpenFile;
-use crate::process::pager::OwnPages;
 use crate::syscalls::dispatch::Call;
-use core::ops::Range;
 use linux_abi::address_map::{PAGE_SIZE, PROGRAM_END, page_up};
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
-use runtime::critical_section;
 use vfs::handle::{is_executable, mapped};
 use vm::address_space::{AddressSpace, rounded};
 use vm::mremap::Remap;
@@ -23,8 +20,6 @@ const PROT_GROWSUP: u64 = 0x0200_0000;
 const PROT_SEM: u64 = 8;
 /// Pages that the library takes at most to note one more area, mostly.
 const FOR_AN_AREA: u64 = 16;
-/// Areas that one piece of work changes, at most: some 100 microseconds of it.
-const AREAS_AT_ONCE: usize = 256;
 
 pub(crate) fn brk(call: &mut Call<'_>) -> Result<u64> {
     let [wanted, ..] = call.arguments();
@@ -169,33 +164,13 @@ fn place(space: &AddressSpace, address: u64, bytes: u64, flags: u32) -> Result<u
     if flags & linux::MAP_32BIT != 0 { areas.find_place_below(1 << 31, bytes) } else { areas.find_place(bytes) }
 }
 
-/// Does something to all areas of a range, from its beginning on. In between it gives the CPU away where the slice is
-/// over: to change tens of thousands of areas takes longer than the kernel lets a process keep its CPU.
-fn by_parts<'a>(
-    (space, pages): (&mut AddressSpace, &mut OwnPages<'a>),
-    range: Range<u64>,
-    mut action: impl FnMut(&mut AddressSpace, &mut OwnPages<'a>, u64, u64) -> Result<()>,
-) -> Result<()> {
-    let mut start = range.start;
-    loop {
-        let next = space.areas.parts(start, range.end).nth(AREAS_AT_ONCE);
-        let end = next.map_or(range.end, |area| area.start);
-        action(space, pages, start, end)?;
-        if end == range.end {
-            return Ok(());
-        }
-        critical_section::give_way();
-        start = end;
-    }
-}
-
 pub(crate) fn munmap(call: &mut Call<'_>) -> Result<u64> {
     let [address, bytes, ..] = call.arguments();
     let end = range(address, bytes)?;
     if end == address {
         return Err(Errno::EINVAL);
     }
-    call.process.with_memory(|space, pages| by_parts((space, pages), address..end, AddressSpace::unmap))?;
+    call.process.with_memory(|space, pages| space.unmap(pages, address, end))?;
     crate::syscalls::shared_objects::shared_memory::follow(call.process);
     Ok(0)
 }
@@ -222,10 +197,7 @@ pub(crate) fn mprotect(call: &mut Call<'_>) -> Result<u64> {
             [false, false] => address,
             _ => return Err(Errno::EINVAL),
         };
-        let protect = |space: &mut AddressSpace, pages: &mut OwnPages<'_>, start, end| {
-            space.protect(pages, start, end, protection)
-        };
-        by_parts((space, pages), start..end, protect).map(|()| 0)
+        space.protect(pages, start, end, protection).map(|()| 0)
     })
 }
 

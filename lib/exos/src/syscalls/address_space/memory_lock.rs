@@ -43,7 +43,7 @@ pub(crate) fn mlock2(call: &mut Call<'_>) -> Result<u64> {
 pub(crate) fn munlock(call: &mut Call<'_>) -> Result<u64> {
     let [address, bytes, ..] = call.arguments();
     let (start, end) = pages_of(address, bytes)?;
-    call.process.with_memory(|space, _| space.unlock(start, end)).map(|()| 0)
+    call.process.with_memory(|space, pages| space.unlock(pages, start, end)).map(|()| 0)
 }
 
 pub(crate) fn mlockall(call: &mut Call<'_>) -> Result<u64> {
