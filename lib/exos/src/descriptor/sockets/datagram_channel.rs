@@ -51,14 +51,18 @@ pub(super) struct Outgoing {
 
 /// The channels that a process receives by. None takes no memory.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Incoming(Option<Arc<[Arc<Channel>]>>);
+pub(super) struct Incoming {
+    channels: Option<Arc<[Arc<Channel>]>>,
+    /// The value of [`page::CHANGES`] that these are of.
+    pub(super) seen: u64,
+}
 
 impl Deref for Incoming {
     type Target = [Arc<Channel>];
 
     #[inline]
     fn deref(&self) -> &Self::Target {
-        self.0.as_deref().unwrap_or_default()
+        self.channels.as_deref().unwrap_or_default()
     }
 }
 
@@ -67,8 +71,6 @@ impl Deref for Incoming {
 pub(super) struct Channels {
     outgoing: Option<Outgoing>,
     incoming: Incoming,
-    /// The value of [`page::CHANGES`] that `incoming` is of.
-    seen: u64,
     /// Those that were used before, until no thread uses them.
     before: Vec<Arc<Channel>>,
 }
@@ -186,16 +188,11 @@ impl InternetSocket {
     pub(super) fn incoming_channels(&self) -> Incoming {
         let changes = self.word(page::CHANGES).load(Acquire);
         let channels = self.channels.lock();
-        if channels.seen == changes {
+        if channels.incoming.seen == changes {
             return channels.incoming.clone();
         }
         drop(channels);
         self.learn_channels(changes)
-    }
-
-    /// The value of [`page::CHANGES`] that those are of.
-    pub(super) fn changes_seen(&self) -> u64 {
-        self.channels.lock().seen
     }
 
     /// Asks the server which there are.
@@ -212,10 +209,9 @@ impl InternetSocket {
             let window = process().mappings.lock().open(vec![page], process().session_key, true).ok()?;
             Some(Arc::new(Channel { window, from, to }))
         };
-        let fresh = Incoming(Some(rows.into_iter().filter_map(open).collect()));
+        let fresh = Incoming { channels: Some(rows.into_iter().filter_map(open).collect()), seen: changes };
         let mut channels = self.channels.lock();
         let before = core::mem::replace(&mut channels.incoming, fresh.clone());
-        channels.seen = changes;
         drop(known);
         let gone: Vec<Arc<Channel>> =
             before.iter().filter(|one| !fresh.iter().any(|fresh| Arc::ptr_eq(one, fresh))).cloned().collect();

@@ -4,7 +4,7 @@
 //! a channel (`datagram_channel`). A receiver takes the oldest of what lies in its page, in its channels, and with the
 //! server.
 
-use super::datagram_channel::Channel;
+use super::datagram_channel::{Channel, Incoming};
 use super::internet_socket::InternetSocket;
 use super::socket::wait_until_for;
 use crate::descriptor::object::broken_pipe;
@@ -130,14 +130,14 @@ impl InternetSocket {
         self.terms_with(&self.incoming_channels())
     }
 
-    fn terms_with(&self, channels: &[Arc<Channel>]) -> Vec<Term> {
+    fn terms_with(&self, channels: &Incoming) -> Vec<Term> {
         let count = |index: usize| self.word(index).load(Acquire);
         let mut terms = Vec::with_capacity(4 + channels.len());
         terms.extend(channels.iter().map(|channel| channel.term()));
         terms.push(word(self.word(page::SENT), Operator::NotEqual, count(page::TAKEN)));
         terms.push(word(self.word(page::CAME), Operator::NotEqual, count(page::ACCEPTED)));
         terms.push(word(self.word(page::ERROR), Operator::NotEqual, 0));
-        terms.push(word(self.word(page::CHANGES), Operator::NotEqual, self.changes_seen()));
+        terms.push(word(self.word(page::CHANGES), Operator::NotEqual, channels.seen));
         terms
     }
 

@@ -18,7 +18,7 @@ use core::cell::RefCell;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use internet::option::{Sort, place};
-use internet::page::{self, INFORMATION, INFORMATION_BYTES, RING, done, state, watch};
+use internet::page::{self, GENERATION, INFORMATION, INFORMATION_BYTES, RING, done, state, watch};
 use internet::ring::{FINISHED, LARGE, RESET, Ring, advance, at_least};
 use linux_abi::errno::{Errno, Result};
 use runtime::lock::OwnerLock;
@@ -177,7 +177,9 @@ impl InternetSocket {
         let or_total = |total: u64, outcome: Result<u64>| if total > 0 { Ok(total) } else { outcome };
         loop {
             let Some(ends) = self.ends() else { return or_total(total, self.read_unconnected(is_nonblocking)) };
-            // Looked at first: what was sent before the end is there by then.
+            // Looked at first: a `shutdown` after this ends the wait below.
+            let now = self.word(page::STATE).load(Acquire);
+            // What was sent before the end is there once this was read.
             let sent = ends.peer_word(page::SENT).load(Acquire);
             let ring = self.incoming_ring(&ends);
             let waiting = ring.waiting()? - u64::from(taking.peeks && self.has_urgent_first(ring));
@@ -210,7 +212,6 @@ impl InternetSocket {
             if let Some(outcome) = self.outcome_without_bytes(sent, is_nonblocking) {
                 return or_total(total, outcome);
             }
-            let now = self.word(page::STATE).load(Acquire);
             deadline = deadline.or_else(|| self.deadline(0));
             self.note_waiting(page::READER);
             let come = word(ends.peer_word(page::SENT), Operator::NotEqual, sent);
@@ -246,10 +247,10 @@ impl InternetSocket {
     }
 
     fn read_unconnected(&self, is_nonblocking: bool) -> Result<u64> {
-        match self.state() {
+        let now = self.word(page::STATE).load(Acquire);
+        match now & (GENERATION - 1) {
             state::CONNECTING if is_nonblocking => Err(Errno::EAGAIN),
             state::CONNECTING => {
-                let now = self.word(page::STATE).load(Acquire);
                 wait_until(&[word(self.word(page::STATE), Operator::NotEqual, now)], self.deadline(0))?;
                 Err(Errno::EINTR)
             }

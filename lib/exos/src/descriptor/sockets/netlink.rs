@@ -124,20 +124,24 @@ impl Netlink {
     pub fn send(&self, bytes: &[u8]) -> Result<u64> {
         self.bind(0)?;
         let answers = internet::netlink::answer(bytes, self.port(), crate::server::client::network_card().as_ref());
-        self.came.fetch_add(answers.len() as u64, SeqCst);
+        let count = answers.len() as u64;
         self.answers.lock().extend(answers);
+        self.came.fetch_add(count, SeqCst);
+        wait::kick_idle();
         Ok(bytes.len() as u64)
     }
 
     /// The next answer, whole.
     pub fn receive(&self, peeks: bool, is_nonblocking: bool) -> Result<Vec<u8>> {
         loop {
+            // Made first: what comes after the look changes their words.
+            let terms = self.wait_terms(Event::Readable);
             self.collect_notices();
             let next = if peeks { self.answers.lock().front().cloned() } else { self.answers.lock().pop_front() };
             match next {
                 Some(answer) => return Ok(answer),
                 None if is_nonblocking => return Err(Errno::EAGAIN),
-                None => wait_until(&self.wait_terms(Event::Readable), None)?,
+                None => wait_until(&terms, None)?,
             }
         }
     }
@@ -169,9 +173,9 @@ impl FileOps for Netlink {
 
     fn wait_terms(&self, event: Event) -> Vec<Term> {
         let _ = event;
-        let mut terms = Vec::from([word(&self.came, Operator::NotEqual, self.came.load(Relaxed))]);
+        let mut terms = Vec::from([word(&self.came, Operator::NotEqual, self.came.load(Acquire))]);
         if !self.notices.lock().is_empty() {
-            terms.push(word(client::changes(), Operator::NotEqual, self.changes_seen.load(Relaxed)));
+            terms.push(word(client::changes(), Operator::NotEqual, self.changes_seen.load(Acquire)));
         }
         terms
     }
