@@ -177,7 +177,6 @@ int main(void)
 	look("reader", reader, "epoll", by_epoll, POLLOUT);
 	look("writer", writer, "poll", by_poll, POLLIN);
 	look("writer", writer, "epoll", by_epoll, POLLIN);
-	look("full pair", full_pair, "poll", by_poll, POLLOUT);
 	look("writer", writer, "epoll", by_epoll, (int)EPOLLET);
 	rest_after_an_end();
 	return 0;
