@@ -76,8 +76,17 @@ pub struct KernelInfo {
     pub excess_limit: AtomicU64,
     /// Entries of [`crate::storage::BlockInfo`]`[]`; 0: the machine has no disk.
     pub frames: AtomicU64,
+    /// Time between the emergency upcall and the first page that is taken after it, in nanoseconds:
+    /// [`crate::limits::EMERGENCY_GRACE`] until `machine_set`.
+    pub emergency_grace: AtomicU64,
+    /// Pages that the kernel asks an environment for when none is free: [`crate::limits::SHORTAGE_PAGES`] until
+    /// `machine_set`.
+    pub shortage_pages: AtomicU64,
+    /// Time that the environment has to give them, in nanoseconds: [`crate::limits::SHORTAGE_DEADLINE`] until
+    /// `machine_set`.
+    pub shortage_deadline: AtomicU64,
     /// Not used.
-    pub unused: [AtomicU64; 30],
+    pub unused: [AtomicU64; 27],
 }
 
 /// What a CPU does, in [`CpuInfo::state`].

@@ -15,6 +15,12 @@ pub const CRITICAL_SECTION_GRACE: u64 = 200_000;
 /// Excesses after which an environment is destroyed: a quarter of a second that it ran without once giving way.
 /// Until `machine_set`.
 pub const EXCESS_LIMIT: u64 = 256;
+/// Time between the emergency upcall and the first page that is taken after it, in nanoseconds, until `machine_set`.
+pub const EMERGENCY_GRACE: u64 = 5_000_000;
+/// Pages that the kernel asks an environment for when none is free, until `machine_set`.
+pub const SHORTAGE_PAGES: u64 = 32;
+/// Time that the environment has to give them, in nanoseconds, until `machine_set`.
+pub const SHORTAGE_DEADLINE: u64 = 10_000_000;
 /// 64-bit components of a capability name.
 pub const NAME_COMPONENTS: usize = 7;
 /// Keys in the ring of an environment.

@@ -1,4 +1,4 @@
-//! The machine as the holder of the root key rules it: its end, and the times that the scheduler goes by.
+//! The machine as the holder of the root key rules it: its end, and the numbers that scheduling and revocation go by.
 
 use core::ops::RangeInclusive;
 
@@ -14,6 +14,13 @@ pub enum Setting {
     SaveWindow = 2,
     /// Excesses after which an environment is destroyed.
     ExcessLimit = 3,
+    /// Time between the emergency upcall and the first page that is taken after it, in nanoseconds, for emergencies
+    /// from then on.
+    EmergencyGrace = 4,
+    /// Pages that the kernel asks an environment for when none is free.
+    ShortagePages = 5,
+    /// Time that the environment has to give them, in nanoseconds.
+    ShortageDeadline = 6,
 }
 
 impl Setting {
@@ -24,6 +31,9 @@ impl Setting {
             1 => Some(Self::Quantum),
             2 => Some(Self::SaveWindow),
             3 => Some(Self::ExcessLimit),
+            4 => Some(Self::EmergencyGrace),
+            5 => Some(Self::ShortagePages),
+            6 => Some(Self::ShortageDeadline),
             _ => None,
         }
     }
@@ -35,6 +45,8 @@ impl Setting {
             Self::Quantum => 200_000..=100_000_000,
             Self::SaveWindow => 10_000..=1_000_000,
             Self::ExcessLimit => 1..=65_536,
+            Self::EmergencyGrace | Self::ShortageDeadline => 100_000..=1_000_000_000,
+            Self::ShortagePages => 1..=4096,
         }
     }
 }

@@ -146,9 +146,9 @@ macro_rules! for_each_syscall {
             31 channel_receive(key: KeyIndex, buffer: UserAddress, bytes: u64) -> u64, right "read on the channel", errors [NoSuchKey, NotPermitted, BadArgument, BadAddress, Absent];
             /// Fills a buffer with random bytes.
             32 entropy_read(buffer: UserAddress, bytes: u64) -> (), right "none", errors [BadAddress, TooMany, Absent];
-            /// Sets a [`Setting`](crate::machine::Setting) of the machine: stops it, or sets the quantum, the save
-            /// window or the excess limit, which are exposed in [`KernelInfo`](crate::exposed::KernelInfo). The
-            /// detail of `BadArgument` is 1 for the setting, 2 for its value.
+            /// Sets a [`Setting`](crate::machine::Setting) of the machine: stops it, or sets a number that scheduling
+            /// or revocation goes by, which is exposed in [`KernelInfo`](crate::exposed::KernelInfo). The detail of
+            /// `BadArgument` is 1 for the setting, 2 for its value.
             33 machine_set(key: KeyIndex, setting: u64, value: u64) -> (), right "own on the root", errors [NoSuchKey, NotPermitted, BadArgument];
 
             /// Makes the end of a request on a queue of a device raise event bits of an environment. The console raises

@@ -27,13 +27,8 @@ use core::sync::atomic::Ordering;
 use machine::page_table::{ROOT_LEVEL, links};
 use machine::{clock, exposed, memory};
 
-/// Grace between the emergency upcall and the taking of vital pages, in nanoseconds.
-const EMERGENCY_GRACE: u64 = 5_000_000;
 /// Slots of the environment table that one step of the search for the richest looks at.
 const SLOTS_PER_STEP: usize = 256;
-/// Pages asked back at once, and how long the environment has, when memory is short.
-const SHORTAGE_PAGES: u64 = 32;
-const SHORTAGE_DEADLINE: u64 = 10_000_000;
 /// Pages of the owner's list that one step looks at for a victim.
 const CANDIDATES_PER_STEP: usize = 64;
 
@@ -443,7 +438,8 @@ impl Kernel {
         let word = &environment.info().revocation_emergency;
         match word.load(Ordering::Relaxed) {
             0 => {
-                word.store(clock::now() + EMERGENCY_GRACE, Ordering::Release);
+                let grace = exposed::kernel().emergency_grace.load(Ordering::Relaxed);
+                word.store(clock::now() + grace, Ordering::Release);
                 self.post(environment, PENDING_EMERGENCY);
                 false
             }
@@ -486,7 +482,7 @@ impl Kernel {
         if now >= self.short_until {
             self.search = Search::default();
         }
-        self.short_until = now + SHORTAGE_DEADLINE;
+        self.short_until = now + exposed::kernel().shortage_deadline.load(Ordering::Relaxed);
         let slots = exposed::environments().len();
         let first = self.search.slot;
         for slot in first..(first + SLOTS_PER_STEP).min(slots) {
@@ -533,8 +529,10 @@ impl Kernel {
     /// Asks an environment for pages, or takes more of them. No request of others stands in the way: the kernel's has
     /// the shortest name there is.
     fn press(&mut self, environment: Environment) -> Outcome<PageNumber> {
-        let latest = clock::now() + SHORTAGE_DEADLINE;
-        let wanted = Request { resource: Resource::Page, count: SHORTAGE_PAGES, deadline: latest, by: 0 };
+        let kernel = exposed::kernel();
+        let latest = clock::now() + kernel.shortage_deadline.load(Ordering::Relaxed);
+        let count = kernel.shortage_pages.load(Ordering::Relaxed);
+        let wanted = Request { resource: Resource::Page, count, deadline: latest, by: 0 };
         match self.open_request(environment) {
             Some(open) if open.resource == Resource::Page && open.deadline <= latest => {
                 if let Err(Stop::Refused(Failure { error: Error::Exhausted, .. })) = self.enforce_step(environment) {

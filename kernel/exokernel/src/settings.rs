@@ -1,6 +1,7 @@
-//! Settings of the machine: its end, the quantum, the save window, the excess limit (exokernel-sosp95 §5.1.1).
+//! Settings of the machine: its end; the quantum, the save window, the excess limit (exokernel-sosp95 §5.1.1); the
+//! emergency grace and the request of a shortage (§3.4).
 //!
-//! The exposed record of the kernel holds the values that the scheduler goes by.
+//! The exposed record of the kernel holds the values that scheduling and revocation go by.
 
 use crate::channel::present;
 use crate::kernel::{Kernel, Outcome, refuse};
@@ -25,6 +26,9 @@ impl Kernel {
             Setting::Quantum => &kernel.quantum,
             Setting::SaveWindow => &kernel.save_window,
             Setting::ExcessLimit => &kernel.excess_limit,
+            Setting::EmergencyGrace => &kernel.emergency_grace,
+            Setting::ShortagePages => &kernel.shortage_pages,
+            Setting::ShortageDeadline => &kernel.shortage_deadline,
         };
         word.store(value, Ordering::Release);
         Ok(())

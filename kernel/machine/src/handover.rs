@@ -91,7 +91,7 @@ fn record_kernel(boot: &Boot, pages: u64, cpus: usize) {
     let kernel = exposed::kernel();
     let scale = clock::scale();
     let features = &boot.features;
-    let words: [(&AtomicU64, u64); 18] = [
+    let words: [(&AtomicU64, u64); 21] = [
         (&kernel.version, abi::VERSION),
         (&kernel.features, features.bits),
         (&kernel.cpus, cpus as u64),
@@ -100,6 +100,9 @@ fn record_kernel(boot: &Boot, pages: u64, cpus: usize) {
         (&kernel.quantum, abi::limits::QUANTUM),
         (&kernel.save_window, abi::limits::SAVE_WINDOW),
         (&kernel.excess_limit, abi::limits::EXCESS_LIMIT),
+        (&kernel.emergency_grace, abi::limits::EMERGENCY_GRACE),
+        (&kernel.shortage_pages, abi::limits::SHORTAGE_PAGES),
+        (&kernel.shortage_deadline, abi::limits::SHORTAGE_DEADLINE),
         (&kernel.critical_section_grace, abi::limits::CRITICAL_SECTION_GRACE),
         (&kernel.tsc_start, clock::start_stamp()),
         (&kernel.tsc_multiplier, scale.multiplier),

@@ -166,7 +166,7 @@ fn fault_01_forged_key() -> Outcome {
     }
     before.is_unchanged("with forged keys")?;
     for key in [KeyIndex::WELL_KNOWN, KeyIndex::FIRST] {
-        for setting in 0..5 {
+        for setting in 0..8 {
             refused!(syscall::machine_set(key, setting, 0), NotPermitted);
         }
         refused!(syscall::environment_destroy(key, creator), NotPermitted);

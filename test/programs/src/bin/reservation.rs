@@ -6,6 +6,7 @@
 extern crate alloc;
 
 use abi::budget::{Figure, Resource};
+use abi::machine::Setting;
 use abi::upcall::kind;
 use alloc::string::String;
 use core::sync::atomic::AtomicU64;
@@ -14,7 +15,7 @@ use runtime::area::Area;
 use runtime::environment::Child;
 use runtime::page::{self, Allocator};
 use runtime::upcall::{Context, set_handler};
-use runtime::{Error, KeyIndex, PageNumber, area, clock, exposed, predicate, syscall, time_slice};
+use runtime::{Error, Failure, KeyIndex, PageNumber, area, clock, exposed, predicate, syscall, time_slice};
 use test_programs::child::{eventually, launch, once_in, prepare, status};
 use test_programs::{Outcome, World, check, granted, guest, refused};
 
@@ -24,6 +25,7 @@ guest! {
     Here who_is_below_its_reservation_gets_what_others_do_not_give_back;
     Here who_is_not_below_its_reservation_is_refused;
     Here a_search_left_unfinished_misleads_nobody;
+    Here the_root_key_sets_what_a_shortage_asks_for;
 }
 
 /// Status words of the children.
@@ -121,15 +123,11 @@ fn holder(world: &World, count: u64, reserved: u64) -> Result<Child, String> {
     Ok(child)
 }
 
-/// How long an environment that was short of pages counts as short, in nanoseconds
-/// (`kernel/exokernel/src/revocation.rs`).
-const SHORT: u64 = 10_000_000;
-
 /// A child that holds all that was free. Its limit is more than there is.
 fn hog(world: &World, function: extern "C" fn(u64)) -> Result<Child, String> {
     // While an environment may be short of pages none above its reservation gets any: wait until earlier shortages are
     // over.
-    predicate::sleep_until(clock::now() + 2 * SHORT);
+    predicate::sleep_until(clock::now() + 2 * exposed::kernel().shortage_deadline.load(SeqCst));
     let all = exposed::kernel().free_pages.load(SeqCst) + 1000;
     let mut builder = prepare(world, function, 0)?;
     builder.budget(Resource::Page, all);
@@ -235,5 +233,45 @@ fn who_is_not_below_its_reservation_is_refused(world: &World) -> Outcome {
     check!(why == Error::Exhausted as u64, "who is above its reservation was refused with {why}");
     granted!(hog.destroy());
     granted!(poor.destroy());
+    Ok(())
+}
+
+fn set(setting: Setting, value: u64) -> Result<(), Failure> {
+    syscall::machine_set(KeyIndex::FIRST, setting as u64, value)
+}
+
+fn the_root_key_sets_what_a_shortage_asks_for(world: &World) -> Outcome {
+    const PAGES: u64 = 7;
+    const DEADLINE: u64 = 50_000_000;
+    let hog = hog(world, hog_and_ignore)?;
+    let before =
+        [&exposed::kernel().shortage_pages, &exposed::kernel().shortage_deadline].map(|word| word.load(SeqCst));
+    granted!(set(Setting::ShortagePages, PAGES));
+    granted!(set(Setting::ShortageDeadline, DEADLINE));
+    let begin = clock::now();
+    let request = || {
+        exposed::environment(hog.number).map_or((0, 0, 0), |info| {
+            let [resource, count, deadline] =
+                [&info.revocation_resource, &info.revocation_count, &info.revocation_deadline];
+            (resource.load(SeqCst), count.load(SeqCst), deadline.load(SeqCst))
+        })
+    };
+    let mut asked = (0, 0, 0);
+    let is_asked = eventually(|| {
+        if let Ok(page) = page::allocate_one(KeyIndex::FIRST, Allocator::own().list, PageNumber::NONE) {
+            let _ = Allocator::own().free(page);
+        }
+        asked = request();
+        asked.0 != 0
+    });
+    let end = clock::now();
+    granted!(set(Setting::ShortagePages, before[0]));
+    granted!(set(Setting::ShortageDeadline, before[1]));
+    granted!(hog.destroy());
+    // Until then none above its reservation gets any.
+    predicate::sleep_until(end + 2 * DEADLINE);
+    check!(is_asked && asked.1 == PAGES, "the hog was asked for {} pages, not {PAGES}", asked.1);
+    let times = begin + DEADLINE..=end + DEADLINE;
+    check!(times.contains(&asked.2), "the hog has until {}, not {times:?}", asked.2);
     Ok(())
 }

@@ -7,6 +7,7 @@ extern crate alloc;
 use abi::budget::Resource;
 use abi::capability::Rights;
 use abi::limits::REPOSSESSION_ENTRIES;
+use abi::machine::Setting;
 use abi::upcall::kind;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -30,6 +31,7 @@ guest! {
     Here fault_39_named_pages_go_first;
     Here named_pages_are_saved_before_they_go;
     Here an_emergency_comes_before_anything_vital_is_taken;
+    Here the_root_key_sets_the_emergency_grace;
     Here fault_39_pages_hidden_behind_what_cannot_be_taken;
     Here fault_40_answered_with_pages_of_others;
     Here requests_that_make_no_sense;
@@ -424,6 +426,32 @@ fn an_emergency_comes_before_anything_vital_is_taken(world: &World) -> Outcome {
     let before = status(&child, TAKEN_BEFORE);
     check!(before == 20 || !is_counting(), "{before} pages were taken when the emergency came, not 20");
     granted!(child.destroy());
+    Ok(())
+}
+
+fn set_grace(grace: u64) -> Result<(), runtime::Failure> {
+    syscall::machine_set(KeyIndex::FIRST, Setting::EmergencyGrace as u64, grace)
+}
+
+fn the_root_key_sets_the_emergency_grace(world: &World) -> Outcome {
+    const GRACE: u64 = 300_000_000;
+    let child = holder(world, ignore_emergency, 20)?;
+    let emergency = || child.info().map_or(0, |info| info.revocation_emergency.load(SeqCst));
+    granted!(set_grace(GRACE));
+    request(&child, Resource::Page, 30, 1_000_000)?;
+    let begin = clock::now();
+    let is_warned = eventually(|| {
+        let _ = syscall::revocation_enforce(KeyIndex::FIRST, child.number);
+        emergency() != 0
+    });
+    let (until, end) = (emergency(), clock::now());
+    granted!(set_grace(abi::limits::EMERGENCY_GRACE));
+    granted!(child.destroy());
+    check!(is_warned, "it is not warned");
+    check!(
+        (begin + GRACE..=end + GRACE).contains(&until),
+        "the grace ends at {until}, not {GRACE} from {begin} to {end}"
+    );
     Ok(())
 }
 

@@ -397,11 +397,19 @@ fn set(setting: Setting, value: u64) -> Result<(), Failure> {
     syscall::machine_set(KeyIndex::FIRST, setting as u64, value)
 }
 
-/// A longer quantum makes longer slices, and a lower limit an earlier death. Values without sense are refused.
+/// A longer quantum makes longer slices, and a lower limit an earlier death. Values without sense are refused, also of
+/// the numbers that revocation goes by.
 fn the_root_key_sets_the_times_of_the_scheduler(world: &World) -> Outcome {
     let kernel = exposed::kernel();
-    let words = [(Setting::Quantum, &kernel.quantum), (Setting::SaveWindow, &kernel.save_window)];
-    for (setting, word) in words.into_iter().chain([(Setting::ExcessLimit, &kernel.excess_limit)]) {
+    let words = [
+        (Setting::Quantum, &kernel.quantum),
+        (Setting::SaveWindow, &kernel.save_window),
+        (Setting::ExcessLimit, &kernel.excess_limit),
+        (Setting::EmergencyGrace, &kernel.emergency_grace),
+        (Setting::ShortagePages, &kernel.shortage_pages),
+        (Setting::ShortageDeadline, &kernel.shortage_deadline),
+    ];
+    for (setting, word) in words {
         let (before, range) = (word.load(SeqCst), setting.range());
         check!(range.contains(&before), "{setting:?} is {before} at the start");
         for wrong in [range.start() - 1, range.end() + 1, u64::MAX] {
@@ -412,7 +420,7 @@ fn the_root_key_sets_the_times_of_the_scheduler(world: &World) -> Outcome {
         check!(word.load(SeqCst) == before + 1, "{setting:?} is {}", word.load(SeqCst));
         granted!(set(setting, before));
     }
-    refused!(syscall::machine_set(KeyIndex::FIRST, 4, 1), BadArgument);
+    refused!(syscall::machine_set(KeyIndex::FIRST, 7, 1), BadArgument);
     refused!(set(Setting::Stop, 1), BadArgument);
     let quantum = kernel.quantum.load(SeqCst);
     granted!(set(Setting::Quantum, 8 * quantum));
