@@ -37,6 +37,7 @@ impl Session {
             (server.notice_words(), server.server.keeper.failed.len())
         };
         words[DISK_WORK].fetch_add(1, SeqCst);
+        wait::kick_idle();
         self.wait_for_keeper(|session| !session.state.lock().server.keeper.ends);
         let keeper = &self.state.lock().server.keeper;
         keeper.failed.len() == failures && !keeper.is_dead()

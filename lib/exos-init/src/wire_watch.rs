@@ -56,5 +56,6 @@ impl WireWatch {
         }
         // Requests that wait for the wire ask again.
         session.state.lock().notice_words()[NETWORK_DONE].fetch_add(1, SeqCst);
+        exos::wait::kick_idle();
     }
 }

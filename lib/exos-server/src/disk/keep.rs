@@ -9,6 +9,7 @@ use unix_core::server::protocol::{DISK_DONE, DISK_WORK, NOT_YET};
 impl FileServer {
     fn wake_keeper(&self) {
         self.notice.words()[DISK_WORK].fetch_add(1, SeqCst);
+        exos::wait::kick_idle();
     }
 
     /// Turns a refusal for lack of a page into an answer that makes the client wait and ask again.

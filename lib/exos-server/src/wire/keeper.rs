@@ -96,6 +96,7 @@ pub extern "C" fn run(argument: u64) {
     state.lock().server.wire.is_settled = true;
     loop {
         notice[NETWORK_DONE].fetch_add(1, SeqCst);
+        wait::kick_idle();
         let seen = notice[NETWORK_WORK].load(Acquire);
         wait::wait_plainly(&[word(&notice[NETWORK_WORK], Operator::NotEqual, seen)]);
     }
