@@ -6,8 +6,9 @@
 //! place is a word of node and mount ([`crate::handle::place_of`]), so that mounts are crossed. Only what all users
 //! may see is shown: names in directories that all may read and search, as are all directories above them. The server
 //! takes an entry out before it answers the process that changed what the entry tells; a process asks the server for
-//! what is not there. There is one writer. An entry begins with a sequence number, odd while it is written: a reader
-//! that meets a change finds nothing. A reader trusts only the server, whose pages no process else can write.
+//! what is not there. The tables of names and nodes are two-way set-associative: a set has two entries, and the writer
+//! overwrites them in turn. There is one writer. An entry begins with a sequence number, odd while it is written: a
+//! reader that meets a change finds nothing. A reader trusts only the server, whose pages no process else can write.
 
 use crate::handle::{Handle, node_of};
 use crate::inode::{Inode, NodeId, OwnerAndMode, Status};
@@ -22,9 +23,11 @@ pub const NAME_BYTES: usize = 32;
 /// Pages that the tables take.
 pub const PAGES: usize = 18;
 
+/// Entries of a set.
+const WAYS: usize = 2;
 const NAMES: usize = 512;
-/// Sequence, directory, node (0: there is none), length (0..8) and the node's type as `getdents64` tells it (8..),
-/// bytes.
+/// Sequence, directory, place (0: there is none), tag, bytes. The tag: the length (0..8), the node's type as
+/// `getdents64` tells it (8..16), the upper bits of the hash (16..).
 const NAME_WORDS: usize = 4 + NAME_BYTES / 8;
 const NODES: usize = 256;
 /// Sequence, then the words of a [`Status`].
@@ -96,9 +99,9 @@ impl Name {
         Self::first_of(name).filter(|found| found.length == name.len() as u64)
     }
 
-    /// The same for a directory through all mounts, so that a change of a name finds all its entries.
+    /// The hash, the same for a directory through all mounts, so that a change of a name finds all its entries.
     #[inline]
-    fn slot(&self, directory: u64) -> usize {
+    fn hash(&self, directory: u64) -> u64 {
         const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
         let [a, b, c, d] = self.bytes;
         let mix = |all: u64, word: u64| (all ^ word).wrapping_mul(SPREAD).rotate_left(29);
@@ -106,7 +109,23 @@ impl Name {
         if self.length > 8 {
             all = mix(mix(mix(all, b), c), d);
         }
-        (all % NAMES as u64) as usize
+        all
+    }
+
+    /// What an entry says that this name in a directory leads to, if it is of this name.
+    #[inline]
+    fn in_entry(&self, entry: &[AtomicU64; NAME_WORDS], directory: u64) -> Option<Named> {
+        let before = entry[0].load(Acquire);
+        let [of, place, tag, a] = core::array::from_fn(|index| entry[index + 1].load(Relaxed));
+        let [wanted_a, rest @ ..] = self.bytes;
+        let mut differ = of ^ directory | tag & 0xff ^ self.length | a ^ wanted_a;
+        // Of names as short as this one the other words are zero.
+        if self.length > 8 {
+            differ |= (0..3).fold(0, |all, index| all | entry[index + 5].load(Relaxed) ^ rest[index]);
+        }
+        fence(Acquire);
+        let changed = before & 1 | entry[0].load(Relaxed) ^ before;
+        (differ | changed == 0).then_some(Named { place, kind: (tag >> 8) as u8 })
     }
 }
 
@@ -168,8 +187,8 @@ pub fn word_of(bytes: &[u8]) -> u64 {
 /// The tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Dcache<'a> {
-    names: &'a [[AtomicU64; NAME_WORDS]; NAMES],
-    nodes: &'a [[AtomicU64; NODE_WORDS]; NODES],
+    names: &'a [[[AtomicU64; NAME_WORDS]; WAYS]; NAMES / WAYS],
+    nodes: &'a [[[AtomicU64; NODE_WORDS]; WAYS]; NODES / WAYS],
     links: &'a [[AtomicU64; LINK_WORDS]; LINKS],
 }
 
@@ -180,7 +199,7 @@ impl<'a> Dcache<'a> {
         assert!(words.len() >= WORDS, "too few words for the catalogue");
         let (names, rest) = words.split_at(NAMES * NAME_WORDS);
         let (nodes, rest) = rest.split_at(NODES * NODE_WORDS);
-        Self { names: table(names), nodes: table(nodes), links: table(rest) }
+        Self { names: sets(names), nodes: sets(nodes), links: table(rest) }
     }
 
     /// What a name in a directory leads to, if the cache has it: then all users may search the directory.
@@ -190,18 +209,8 @@ impl<'a> Dcache<'a> {
 
     #[inline]
     fn look_up(self, directory: u64, name: &Name) -> Option<Named> {
-        let entry = self.name_entry(name.slot(directory));
-        let before = entry[0].load(Acquire);
-        let [of, place, tag, a] = core::array::from_fn(|index| entry[index + 1].load(Relaxed));
-        let [wanted_a, rest @ ..] = name.bytes;
-        let mut differ = of ^ directory | tag & 0xff ^ name.length | a ^ wanted_a;
-        // Of names as short as this one the other words are zero.
-        if name.length > 8 {
-            differ |= (0..3).fold(0, |all, index| all | entry[index + 5].load(Relaxed) ^ rest[index]);
-        }
-        fence(Acquire);
-        let changed = before & 1 | entry[0].load(Relaxed) ^ before;
-        (differ | changed == 0).then_some(Named { place, kind: (tag >> 8) as u8 })
+        let [first, second] = self.name_set(name.hash(directory));
+        name.in_entry(first, directory).or_else(|| name.in_entry(second, directory))
     }
 
     /// What a path from a place leads to, where all of the way is shown; `ENOENT` where it is shown that there is
@@ -228,9 +237,8 @@ impl<'a> Dcache<'a> {
             Named { place: 0, .. } => return Some(Err(Errno::ENOENT)),
             found => found.place,
         };
-        let id = node_of(place);
-        let (_, [node, mode_links, owner]) = read(self.node_entry(id))?;
-        (node == id).then_some(Ok(OwnerAndMode { place, mode_links, owner }))
+        let (_, [_, mode_links, owner]) = self.read_node(node_of(place))?;
+        Some(Ok(OwnerAndMode { place, mode_links, owner }))
     }
 
     /// The same, but for what `stat` tells; place 0 where it is shown that there is nothing.
@@ -309,29 +317,42 @@ impl<'a> Dcache<'a> {
     /// The same, with a number that is another one as soon as any of it has changed.
     #[inline(always)]
     pub fn stamped(self, id: NodeId) -> Option<(u64, Status)> {
-        let (sequence, words) = read(self.node_entry(id))?;
-        let status = Status::from_words(words);
-        (status.node == id && id != 0).then_some((sequence, status))
+        let (stamp, words) = self.read_node(id)?;
+        Some((stamp, Status::from_words(words)))
+    }
+
+    /// The first words of the status of a node, with a number that no other state of any entry of its set has.
+    #[inline(always)]
+    fn read_node<const COUNT: usize>(self, id: NodeId) -> Option<(u64, [u64; COUNT])> {
+        let [first, second] = self.node_set(id);
+        let of_way = |(sequence, words): (u64, [u64; COUNT]), way| (words[0] == id).then_some((sequence | way, words));
+        let found = read(first).and_then(|found| of_way(found, 0));
+        // Sequence numbers of entries that are not being written are even.
+        found.or_else(|| read(second).and_then(|found| of_way(found, 1))).filter(|_| id != 0)
     }
 
     /// What kind of node it is, if it is shown what `stat` tells of it.
     pub fn kind(self, id: NodeId) -> Option<u32> {
-        let (_, [node, mode_links]) = read(self.node_entry(id))?;
-        (node == id && id != 0).then_some(mode_links as u32 & S_IFMT)
+        let (_, [_, mode_links]) = self.read_node(id)?;
+        Some(mode_links as u32 & S_IFMT)
     }
 
     /// Shows what a name leads to.
     pub fn show_name(self, directory: u64, name: &[u8], found: Named) {
         if let Some(name) = Name::of(name) {
             let [a, b, c, d] = name.bytes;
-            let tag = name.length | u64::from(found.kind) << 8;
-            write(self.name_entry(name.slot(directory)), &[directory, found.place, tag, a, b, c, d]);
+            let hash = name.hash(directory);
+            let tag = name.length | u64::from(found.kind) << 8 | hash & HASH_TAG;
+            let set = self.name_set(hash);
+            let way = set.iter().find(|entry| name.in_entry(entry, directory).is_some());
+            show(way.unwrap_or_else(|| next_way(set)), &[directory, found.place, tag, a, b, c, d]);
         }
     }
 
-    /// Shows what a node is.
+    /// Shows what a node is. An entry that says so already stays as it is, and so does its number.
     pub fn show_node(self, status: &Status) {
-        write(self.node_entry(status.node), &status.to_words());
+        let way = self.node_way(status.node).unwrap_or_else(|| next_way(self.node_set(status.node)));
+        show(way, &status.to_words());
     }
 
     /// Shows when a node was read last, if it is shown.
@@ -355,8 +376,7 @@ impl<'a> Dcache<'a> {
 
     #[inline]
     fn change_node(self, id: NodeId, words: &[(usize, u64)]) {
-        let entry = self.node_entry(id);
-        if entry[1].load(Relaxed) == id {
+        if let Some(entry) = self.node_way(id) {
             let before = entry[0].load(Relaxed);
             entry[0].store(before | 1, Relaxed);
             fence(Release);
@@ -367,27 +387,38 @@ impl<'a> Dcache<'a> {
 
     /// Shows nothing of a node.
     pub fn hide_node(self, id: NodeId) {
-        let entry = self.node_entry(id);
-        if entry[1].load(Relaxed) == id {
+        if let Some(entry) = self.node_way(id) {
             invalidate(entry);
         }
     }
 
+    /// Shows nothing of names with this hash.
+    fn hide_name(self, hash: u64) {
+        let has_it = |entry: &&[AtomicU64; NAME_WORDS]| (entry[3].load(Relaxed) ^ hash) & HASH_TAG == 0;
+        self.name_set(hash).iter().filter(has_it).for_each(|entry| invalidate(entry));
+    }
+
     /// Shows nothing at all.
     fn hide_all(self) {
-        (0..NAMES).for_each(|slot| invalidate(self.name_entry(slot)));
-        (0..NODES as u64).for_each(|slot| invalidate(self.node_entry(slot)));
-        (0..LINKS as u64).for_each(|slot| invalidate(self.link_entry(slot)));
+        self.names.as_flattened().iter().for_each(|entry| invalidate(entry));
+        self.nodes.as_flattened().iter().for_each(|entry| invalidate(entry));
+        self.links.iter().for_each(|entry| invalidate(entry));
     }
 
     #[inline]
-    fn name_entry(self, slot: usize) -> &'a [AtomicU64; NAME_WORDS] {
-        &self.names[slot]
+    fn name_set(self, hash: u64) -> &'a [[AtomicU64; NAME_WORDS]; WAYS] {
+        &self.names[(hash % (NAMES / WAYS) as u64) as usize]
     }
 
     #[inline]
-    fn node_entry(self, id: NodeId) -> &'a [AtomicU64; NODE_WORDS] {
-        &self.nodes[(id % NODES as u64) as usize]
+    fn node_set(self, id: NodeId) -> &'a [[AtomicU64; NODE_WORDS]; WAYS] {
+        &self.nodes[(id % (NODES / WAYS) as u64) as usize]
+    }
+
+    /// The entry that shows a node, for the writer.
+    #[inline]
+    fn node_way(self, id: NodeId) -> Option<&'a [AtomicU64; NODE_WORDS]> {
+        self.node_set(id).iter().find(|entry| entry[1].load(Relaxed) == id)
     }
 
     #[inline]
@@ -402,6 +433,15 @@ fn table<const WORDS: usize, const ENTRIES: usize>(words: &[AtomicU64]) -> &[[At
     words.as_chunks().0.first_chunk().expect("there are words enough for the catalogue")
 }
 
+/// The same in sets.
+#[inline]
+fn sets<const WORDS: usize, const SETS: usize>(words: &[AtomicU64]) -> &[[[AtomicU64; WORDS]; WAYS]; SETS] {
+    words.as_chunks().0.as_chunks().0.first_chunk().expect("there are words enough for the catalogue")
+}
+
+/// The bits of a name's hash that its tag has.
+const HASH_TAG: u64 = !0xffff;
+
 /// Symbolic links that are followed in one walk: a process that meets more asks the server.
 const MOST_LINKS: u32 = 4;
 
@@ -412,6 +452,21 @@ fn read<const WORDS: usize, const COUNT: usize>(entry: &[AtomicU64; WORDS]) -> O
     let words = core::array::from_fn(|index| entry[index + 1].load(Relaxed));
     fence(Acquire);
     (before % 2 == 0 && entry[0].load(Relaxed) == before).then_some((before, words))
+}
+
+/// The entry of a set that the writer overwrites: one that shows nothing, else the ways in turn, for each change of an
+/// entry adds two to its sequence number.
+fn next_way<const WORDS: usize>(set: &[[AtomicU64; WORDS]; WAYS]) -> &[AtomicU64; WORDS] {
+    let changes = set.iter().fold(0, |all: u64, entry| all.wrapping_add(entry[0].load(Relaxed) / 2));
+    let empty = set.iter().find(|entry| entry[1].load(Relaxed) == 0);
+    empty.unwrap_or(&set[(changes % WAYS as u64) as usize])
+}
+
+/// Writes an entry that says something else.
+fn show(entry: &[AtomicU64], words: &[u64]) {
+    if entry[1..].iter().zip(words).any(|(word, wanted)| word.load(Relaxed) != *wanted) {
+        write(entry, words);
+    }
 }
 
 fn write(entry: &[AtomicU64], words: &[u64]) {
@@ -438,7 +493,7 @@ pub struct Changes {
     contents: Few,
     /// Nodes that were read.
     read: Few,
-    /// Places of names.
+    /// Hashes of names.
     names: Few,
     everything: bool,
 }
@@ -503,8 +558,8 @@ impl Changes {
 
     /// A name in a directory leads elsewhere than before.
     pub fn note_name(&mut self, directory: NodeId, name: &[u8]) {
-        let slot = Name::of(name).map(|name| name.slot(directory) as u64);
-        self.everything |= slot.is_some_and(|slot| !self.names.add(slot));
+        let hash = Name::of(name).map(|name| name.hash(directory));
+        self.everything |= hash.is_some_and(|hash| !self.names.add(hash));
     }
 
     /// What may be shown changed in a way that concerns many.
@@ -525,7 +580,7 @@ impl Changes {
             catalogue.hide_all();
         } else {
             self.nodes.all().iter().for_each(|id| catalogue.hide_node(*id));
-            self.names.all().iter().for_each(|slot| invalidate(catalogue.name_entry(*slot as usize)));
+            self.names.all().iter().for_each(|hash| catalogue.hide_name(*hash));
         }
         (self.nodes.count, self.names.count, self.everything) = (0, 0, false);
         (self.contents.count, self.read.count) = (0, 0);

@@ -623,6 +623,39 @@ fn an_entry_that_is_being_written_is_not_there() {
 }
 
 #[test]
+fn two_that_share_a_set_are_shown_and_a_stamp_changes_with_each_change() {
+    use vfs::dcache::{Dcache, Named, WORDS};
+    const SETS: u64 = 128;
+    let words: Vec<std::sync::atomic::AtomicU64> = (0..WORDS).map(|_| 0.into()).collect();
+    let catalogue = Dcache::new(&words);
+    let status = |node, size| Status { node, size, mode_links: 0o100_644, ..Status::default() };
+    let shown = |count: u64| (1..=count).filter(|way| catalogue.node(way * SETS).is_some()).count();
+    for way in 1..=3 {
+        catalogue.show_node(&status(way * SETS, way));
+        assert_eq!(catalogue.node(way * SETS), Some(status(way * SETS, way)));
+    }
+    assert_eq!(shown(3), 2, "a set has two entries");
+    // Entries of a node come and go in both ways: no two states of it bear the same stamp.
+    let mut stamps = BTreeMap::new();
+    for step in 0..1000 {
+        let node = (step * step / 3 % 3 + 1) * SETS;
+        catalogue.show_node(&status(node, step));
+        if step % 7 == 0 {
+            catalogue.hide_node(node);
+            catalogue.show_node(&status(node, step));
+        }
+        let (stamp, found) = catalogue.stamped(node).expect("it is shown");
+        assert_eq!(stamps.insert((node, stamp), found.size), None, "step {step}");
+        catalogue.show_node(&status(node, step));
+        assert_eq!(catalogue.stamped(node), Some((stamp, found)), "nothing has changed");
+    }
+    let named = |index: u64| Named { place: index + 2, kind: 8 };
+    (0..200).for_each(|index| catalogue.show_name(ROOT, index.to_string().as_bytes(), named(index)));
+    let found = (0..200).filter(|index| catalogue.name(ROOT, index.to_string().as_bytes()) == Some(named(*index)));
+    assert!(found.count() >= 180, "of 200 names few share a set with two others");
+}
+
+#[test]
 fn extended_attributes_are_counted_as_contents_are_and_go_with_their_file() {
     let mut tree = tree(6);
     let file = tree.create(ROOT, b"f", fresh(FILE, b"")).expect("f");
