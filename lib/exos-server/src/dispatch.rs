@@ -355,7 +355,7 @@ impl FileServer {
     }
 
     /// Pages may leave a file in use: clients that were told its page numbers ask again.
-    pub(super) fn tell_of_cut(&self) {
+    pub(crate) fn tell_of_cut(&self) {
         self.notice.words()[protocol::CUTS].fetch_add(1, SeqCst);
     }
 

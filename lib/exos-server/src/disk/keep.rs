@@ -41,6 +41,7 @@ impl FileServer {
     pub(crate) fn discard_pages(&mut self, caller: u64, node: u64) -> Result<Answer> {
         let node = self.start(caller, node)?.node;
         if !self.keeper.is_writing {
+            self.tell_of_cut();
             self.tree.evict_file(node, u64::MAX);
         }
         Ok(NOTHING)

@@ -298,11 +298,12 @@ fn restored(
 }
 
 /// Evicts clean pages of all volumes where fewer than so many are free.
-pub(super) fn make_room(tree: &mut FileTree<PageStore>, volumes: &[Volume], few: u64) {
+pub(super) fn make_room(server: &mut FileServer, volumes: &[Volume], few: u64) {
     for volume in volumes {
-        if tree.store.room() < few {
-            let room = (tree.store.capacity() / 4).max(few);
-            tree.evict(volume.id, room);
+        if server.tree.store.room() < few {
+            let room = (server.tree.store.capacity() / 4).max(few);
+            server.tell_of_cut();
+            server.tree.evict(volume.id, room);
         }
     }
 }
@@ -324,10 +325,10 @@ fn round(state: &'static State, volumes: &mut [Volume], scope: &Scope, asked: u6
         volume.count_space(state);
     }
     let mut server = state.lock();
+    server.server.keeper.is_writing = false;
+    let few = server.server.tree.store.capacity() / 8;
+    make_room(&mut server.server, volumes, few);
     let FileServer { tree, keeper, .. } = &mut server.server;
-    keeper.is_writing = false;
-    let few = tree.store.capacity() / 8;
-    make_room(tree, volumes, few);
     tree.is_squeezed = tree.store.room() < few;
     if let Err(error) = outcome {
         if keeper.failed.len() == ROUNDS {

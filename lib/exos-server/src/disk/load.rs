@@ -172,8 +172,8 @@ impl Loader {
 /// Pages of the store, as many as there are of so many; their numbers, and the key that opens them.
 fn allocate(state: &'static State, volumes: &[Volume], count: usize) -> (Vec<u32>, Vec<PageNumber>, KeyIndex) {
     let mut server = state.lock();
+    make_room(&mut server.server, volumes, count as u64);
     let tree = &mut server.server.tree;
-    make_room(tree, volumes, count as u64);
     let pages: Vec<u32> = (0..count).map_while(|_| tree.store.allocate().ok()).collect();
     let numbers = pages.iter().map(|page| PageNumber(tree.store.number(*page))).collect();
     (pages, numbers, tree.store.key())

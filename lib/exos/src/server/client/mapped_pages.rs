@@ -1,5 +1,5 @@
-//! Pages of files that a process reads again and again, mapped in its library: a small read is then a copy without an
-//! RPC (exposed structure, xok-exos-sosp97 §3).
+//! Cache of mapped file pages: pages that a process reads again and again, mapped in its library. A small read is then
+//! a copy without an RPC (exposed structure, xok-exos-sosp97 §3). A sweep drops what was not read since the one before.
 //!
 //! Invariant: bytes are taken from a page only while the dcache shows the same of the file as when the server told the
 //! page's number. A change by the server changes the dcache; a change by a shared mapping changes the page itself. A
@@ -7,46 +7,55 @@
 //! through.
 
 use super::Client;
+use super::dcache::notice;
 use crate::hw::current::process;
 use crate::hw::mapping::Mapping;
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::mem::take;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use core::sync::atomic::fence;
 use linux_abi::address_map::PAGE_SIZE;
 use linux_abi::errno::Result;
 use linux_raw_sys::general::S_IFREG;
-use runtime::{PageNumber, clock};
+use runtime::{PageNumber, clock, exposed};
+use unix_core::server::protocol;
 use vfs::handle::node_of;
 use vfs::inode::{Status, is_read_noted};
 
-/// Pages that are kept mapped.
-const KEPT: usize = 2;
-/// Small reads of one page, one after the other, that make it worth while to map it.
-const OFTEN: u32 = 4;
+/// Pages that are mapped at most.
+const MAPPED: usize = 64;
+/// Pages that the cache knows at most, mapped or not.
+const ENTRIES: usize = 2 * MAPPED;
+/// Reads of an unchanged page that make it worth while to map it.
+const OFTEN: u32 = 3;
 /// Largest file of which a page is mapped: asking for one copies a file out of the boot archive.
 const LARGEST: u64 = 1 << 20;
+/// A page that is mapped here cannot be evicted: below one free page in so many, no more are mapped.
+const SPARE: u64 = 8;
 
 /// A page of a file: the handle by which it is read, and the index of the page.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Place {
-    node: u64,
-    index: u64,
-}
+type Place = (u64, u64);
 
-/// A page that is mapped.
+/// A page that was read.
 #[derive(Debug)]
-struct View {
-    place: Place,
-    /// What the catalogue's entry bore when the page was the file's.
+struct Entry {
+    /// What the dcache entry of the file bore: when the page was told, or when it was last read by asking.
     sequence: u64,
-    window: Mapping,
+    /// How often it was read by asking while that was the same.
+    times: u32,
+    /// It was read since the last sweep.
+    is_used: bool,
+    window: Option<Mapping>,
 }
 
-/// The pages that are mapped, and the one that may come to be.
+/// The cache.
 #[derive(Debug, Default)]
 pub(super) struct Views {
-    mapped: Vec<View>,
-    /// The page that was read last by asking, and how often.
-    asked: (Place, u32),
+    entries: BTreeMap<Place, Entry>,
+    /// How many of them are mapped.
+    mapped: usize,
 }
 
 impl Client {
@@ -61,43 +70,86 @@ impl Client {
             return Some(Ok(0));
         }
         let within = offset % PAGE_SIZE;
-        if within + count > PAGE_SIZE {
+        if within + count > PAGE_SIZE || status.size > LARGEST {
             return None;
         }
-        let place = Place { node, index: offset / PAGE_SIZE };
-        if let Some(view) = self.views.mapped.iter().find(|view| view.place == place && view.sequence == sequence) {
-            return Some(view.window.copy_to_user(within, to, count).map(|()| count));
+        let place = (node, offset / PAGE_SIZE);
+        let Some(entry) = self.views.entries.get_mut(&place) else {
+            self.views.add(place, sequence);
+            return None;
+        };
+        entry.is_used = true;
+        if entry.sequence != sequence {
+            (entry.sequence, entry.times) = (sequence, 0);
+            self.views.unmap(place);
+        } else if let Some(window) = &entry.window {
+            return Some(window.copy_to_user(within, to, count).map(|()| count));
         }
-        let window = self.map_if_often(place, status.size)?;
+        let window = self.map_if_often(place)?;
         Some(window.copy_to_user(within, to, count).map(|()| count))
     }
 
-    /// Maps a page that was asked for often; the one that was mapped first goes.
-    fn map_if_often(&mut self, place: Place, size: u64) -> Option<&Mapping> {
-        let times = if self.views.asked.0 == place { self.views.asked.1.saturating_add(1) } else { 1 };
-        self.views.asked = (place, times);
-        if times < OFTEN || size > LARGEST {
+    /// Maps a page that was read often.
+    fn map_if_often(&mut self, place: Place) -> Option<&Mapping> {
+        let entry = self.views.entries.get_mut(&place)?;
+        entry.times += 1;
+        let all = exposed::kernel();
+        let is_short = all.free_pages.load(Relaxed) < all.pages.load(Relaxed) / SPARE;
+        if entry.times < OFTEN || self.views.mapped == MAPPED || is_short {
             return None;
         }
-        self.views.asked.1 = 0;
+        entry.times = 0;
         let mut number = [0];
-        // The page is the file's as long as what is shown is what was shown before the question.
-        let (sequence, _) = self.catalogue()?.stamped(node_of(place.node))?;
-        let found = self.pages(place.node, place.index, false, place.index, &mut number).ok()?;
-        let is_same = self.catalogue()?.stamped(node_of(place.node)).is_some_and(|(after, _)| after == sequence);
-        if !found || !is_same {
+        // The page is the file's as long as what is shown is what was shown before the question, and no page left a
+        // file until it was mapped. A page that is mapped leaves its file only by a change that is shown.
+        let cuts = || notice(protocol::CUTS).load(Acquire);
+        let before = cuts();
+        let (sequence, _) = self.catalogue()?.stamped(node_of(place.0))?;
+        if !self.pages(place.0, place.1, false, place.1, &mut number).ok()? {
             return None;
         }
         let process = process();
-        let mut windows = process.mappings.lock();
-        let same = |view: &View| view.place == place;
-        let old = self.views.mapped.iter().position(same).or((self.views.mapped.len() >= KEPT).then_some(0));
-        if let Some(old) = old {
-            windows.close(&self.views.mapped.remove(old).window);
+        let window = process.mappings.lock().open_own(vec![PageNumber(number[0])], process.session_key, false).ok()?;
+        fence(SeqCst);
+        let is_same = self.catalogue()?.stamped(node_of(place.0)).is_some_and(|(after, _)| after == sequence);
+        if !is_same || cuts() != before {
+            process.mappings.lock().close(&window);
+            return None;
         }
-        let window = windows.open_own(vec![PageNumber(number[0])], process.session_key, false).ok()?;
-        self.views.mapped.push(View { place, sequence, window });
-        self.views.mapped.last().map(|view| &view.window)
+        let entry = self.views.entries.get_mut(&place)?;
+        entry.sequence = sequence;
+        self.views.mapped += 1;
+        Some(entry.window.insert(window))
+    }
+}
+
+impl Views {
+    /// Records a page that was read for the first time. Where the cache is full, those that were not read since the
+    /// last sweep go.
+    fn add(&mut self, place: Place, sequence: u64) {
+        if self.entries.len() >= ENTRIES {
+            let mut unused = Vec::new();
+            self.entries.retain(|_, entry| {
+                let stays = take(&mut entry.is_used);
+                unused.extend(if stays { None } else { entry.window.take() });
+                stays
+            });
+            unused.iter().for_each(|window| self.close(window));
+        }
+        if self.entries.len() < ENTRIES {
+            self.entries.insert(place, Entry { sequence, times: 1, is_used: true, window: None });
+        }
+    }
+
+    fn unmap(&mut self, place: Place) {
+        if let Some(window) = self.entries.get_mut(&place).and_then(|entry| entry.window.take()) {
+            self.close(&window);
+        }
+    }
+
+    fn close(&mut self, window: &Mapping) {
+        process().mappings.lock().close(window);
+        self.mapped -= 1;
     }
 }
 
