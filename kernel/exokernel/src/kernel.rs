@@ -32,6 +32,8 @@ pub(crate) struct Kernel {
     /// Until then free pages are only for environments below their reservation: another one was asked for them. 0: no
     /// shortage.
     pub(crate) short_until: u64,
+    /// First page of the free list, and how many it has, when a walk through its beginning found all pages zeroed.
+    pub(crate) zeroed_list: [u64; 2],
     /// Work done in this entry, in units of some 40 instructions: see [`Kernel::spend`].
     pub(crate) work: Cell<u32>,
     /// An event for which the caller must be stopped before it resumes.
@@ -170,6 +172,7 @@ pub(crate) fn make(memory: Memory, network: Option<&'static mut Network>, storag
         passed_over: 0,
         search: Default::default(),
         short_until: 0,
+        zeroed_list: [0; 2],
         work: Cell::new(0),
         attention: Cell::new(false),
         authority: Cell::new(1),

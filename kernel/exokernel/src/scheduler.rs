@@ -80,14 +80,20 @@ pub(crate) fn schedule_with(mut kernel: Locked) -> ! {
     search(kernel)
 }
 
-/// Continues the look, and runs the environment it finds; where two looks find none, halts.
+/// Continues the look, and runs the environment it finds; where two looks find none, or one on the only CPU, halts.
 fn search(mut kernel: Locked) -> ! {
     loop {
         match kernel.next_runner() {
             Found::Runner(claimed) => begin(kernel, claimed, length_of_next_slice()),
             Found::More => go_on(kernel, search_on),
             Found::Nobody(earliest) if kernel.processor().announced => idle(kernel, earliest),
-            Found::Nobody(_) => kernel.announce_idle(),
+            Found::Nobody(earliest) => {
+                kernel.announce_idle();
+                // No other CPU changes a word between the look and the halt.
+                if exposed::cpu_count() == 1 {
+                    idle(kernel, earliest);
+                }
+            }
         }
     }
 }
