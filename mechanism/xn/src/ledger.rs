@@ -59,9 +59,9 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         Err(Error::Again(cursor + 1))
     }
 
-    /// Number of unused records.
-    pub fn ledger_room(&self) -> usize {
-        self.memory.ledger.iter().filter(|record| record.count == 0).count()
+    /// Whether the ledger has room for so many records. The search ends with the last one that is needed.
+    pub fn has_ledger_room(&self, records: usize) -> bool {
+        self.memory.ledger.iter().filter(|record| record.count == 0).take(records).count() == records
     }
 
     /// Enters a record; the caller has checked the room. A range that follows one of the same parent and moment extends

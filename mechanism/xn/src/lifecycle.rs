@@ -46,7 +46,7 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
             }
             _ => (),
         }
-        if self.ledger_room() == 0 {
+        if !self.has_ledger_room(1) {
             return Err(Error::Exhausted);
         }
         let in_transit = page.is_some_and(|page| self.drop_page(page));

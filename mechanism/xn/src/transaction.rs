@@ -213,7 +213,7 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
             self.check_piece(&piece, touched, tree, transaction.declared)?;
             records += usize::from(piece.after.is_none());
         }
-        if records > self.ledger_room() {
+        if !self.has_ledger_room(records) {
             return Err(Error::Exhausted);
         }
         self.ask(caller, transaction, tree)
