@@ -12,6 +12,7 @@ use abi::limits::{
 };
 use abi::storage::{ROOT, TransactionSpecification, action};
 use abi::{Error, Failure, KeyIndex, UserAddress};
+use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
 use machine::{clock, exposed, user};
 use xn::access::{Caller, Operation};
@@ -98,9 +99,8 @@ impl Kernel {
     ) -> Outcome<()> {
         self.with_volume(key, |storage, caller| {
             let (page, length) = (storage.frame(frame, 1)?, range(offset, bytes)?);
-            let mut copy = [0; BLOCK_SIZE];
-            let copy = &mut copy[..length];
-            copied(user::copy_in(copy, from), from)?;
+            let mut copy = [const { MaybeUninit::<u8>::uninit() }; BLOCK_SIZE];
+            let copy = copied(user::copy_rows_in(&mut copy[..length], from), from)?;
             let volume = storage.volume.as_mut().expect("a volume is open");
             let info = volume.info(page).map_err(failure)?;
             if info.is(IN | OUT) {

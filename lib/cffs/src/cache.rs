@@ -11,7 +11,6 @@ use crate::layout::inode::Inode;
 use crate::layout::node::{child, head, inode_place};
 use crate::layout::{BLOCK_BITS, Number, hash, place};
 use crate::template::{NODE, ROOT};
-use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 use xn::binding::Bound;
@@ -28,8 +27,8 @@ pub(crate) struct Cache {
     /// Inode whose data, indirect blocks or nodes each page holds.
     pub(crate) owner: Vec<Number>,
     pub(crate) pins: Vec<usize>,
-    /// Pages that may be dirty: a superset of those that are.
-    dirty: BTreeSet<usize>,
+    /// Pages that may be dirty, as bits: a superset of those that are.
+    dirty: Vec<u64>,
     step: u64,
     hand: usize,
 }
@@ -37,7 +36,7 @@ pub(crate) struct Cache {
 impl Cache {
     pub(crate) fn new(pages: usize) -> Self {
         let (touched, referenced, owner) = (vec![0; pages], vec![false; pages], vec![0; pages]);
-        Self { touched, referenced, owner, pins: Vec::new(), dirty: BTreeSet::new(), step: 1, hand: 0 }
+        Self { touched, referenced, owner, pins: Vec::new(), dirty: vec![0; pages.div_ceil(64)], step: 1, hand: 0 }
     }
 
     fn touch(&mut self, page: usize) {
@@ -47,7 +46,7 @@ impl Cache {
 
     /// Records that a page may be dirty from now on.
     pub(crate) fn mark_dirty(&mut self, page: usize) {
-        self.dirty.insert(page);
+        self.dirty[page / 64] |= 1 << (page % 64);
     }
 }
 
@@ -190,9 +189,20 @@ impl<D: Device> FileSystem<'_, D> {
     pub(crate) fn dirty_pages(&mut self) -> Vec<usize> {
         let blocks = &self.xn.memory.registry.blocks;
         let is_dirty = |page: &usize| blocks[*page].name != 0 && blocks[*page].is(DIRTY | OPEN);
-        self.cache.dirty.retain(is_dirty);
-        debug_assert!((0..blocks.len()).filter(is_dirty).eq(self.cache.dirty.iter().copied()), "one is missed");
-        self.cache.dirty.iter().copied().collect()
+        let mut pages = Vec::new();
+        for (index, word) in self.cache.dirty.iter_mut().enumerate() {
+            let mut left = core::mem::take(word);
+            while left != 0 {
+                let bit = left.trailing_zeros();
+                left &= left - 1;
+                if is_dirty(&(index * 64 + bit as usize)) {
+                    *word |= 1 << bit;
+                    pages.push(index * 64 + bit as usize);
+                }
+            }
+        }
+        debug_assert!((0..blocks.len()).filter(is_dirty).eq(pages.iter().copied()), "one is missed");
+        pages
     }
 
     /// The page of child node `index` of a node.

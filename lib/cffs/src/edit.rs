@@ -21,8 +21,9 @@ pub(crate) struct Edit {
     declared: Vec<Declared>,
 }
 
-/// Bytes that are compared at once.
-const PART: usize = 32;
+/// Bytes that are compared at once: a word, of which a sector has a whole number.
+const PART: usize = 4;
+const _: () = assert!(CONTENT % PART == 0);
 
 /// A range of changed bytes: index of the sector in the edit, first byte, end.
 type Range = (usize, usize, usize);
@@ -54,10 +55,10 @@ impl Edit {
         let mut ranges: Vec<Range> = Vec::new();
         for (index, (page, sector, new)) in self.sectors.iter().enumerate() {
             let old = &pages[*page][sector * SECTOR_SIZE..sector * SECTOR_SIZE + CONTENT];
-            // Most parts of a sector are equal.
-            let parts = (0..CONTENT).step_by(PART).map(|at| at..(at + PART).min(CONTENT));
-            let parts = parts.filter(|part| old[part.clone()] != new[part.clone()]);
-            for at in parts.flatten().filter(|at| old[*at] != new[*at]) {
+            // Most words of a sector are equal.
+            let words = old.as_chunks::<PART>().0.iter().zip(new.as_chunks::<PART>().0).enumerate();
+            let words = words.filter(|(_, (old, new))| old != new);
+            for at in words.flat_map(|(word, _)| word * PART..(word + 1) * PART).filter(|at| old[*at] != new[*at]) {
                 match ranges.last_mut() {
                     Some((other, _, end)) if *other == index && *end + 2 >= at => *end = at + 1,
                     _ => ranges.push((index, at, at + 1)),
@@ -150,7 +151,7 @@ impl<D: Device> FileSystem<'_, D> {
             self.load_map((range.first + range.count - 1) / REGION_BLOCKS)?;
         }
         let frees = edit.declared.iter().any(|range| range.action == Action::Free);
-        if frees && self.xn.ledger_room() < MAX_DECLARED {
+        if frees && !self.xn.has_ledger_room(MAX_DECLARED) {
             return Err(Error::Refused(Xn::Exhausted));
         }
         if !edit.declared.is_empty() {

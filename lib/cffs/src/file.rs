@@ -7,7 +7,7 @@ use crate::device::{Change, Device, RUN};
 use crate::edit::Edit;
 use crate::error::{Error, Result};
 use crate::file_system::{CALLER, FileSystem};
-use crate::layout::indirect::{self, BLOCK_POINTERS, SECTOR_POINTERS, set_header, span, tree_of};
+use crate::layout::indirect::{self, BLOCK_POINTERS, DIRECT, SECTOR_POINTERS, set_header, span, tree_of};
 use crate::layout::inode::{Inode, POINTERS};
 use crate::layout::node::inode_place;
 use crate::layout::{BLOCK_BITS, Number, RESERVED_BIT, get, put};
@@ -158,22 +158,20 @@ impl<D: Device> FileSystem<'_, D> {
     }
 
     /// Allocates missing blocks of a file from `first` to `end` in one transaction, as far as their pointers share a
-    /// sector and neighbours on the device are free; how many. One block alone is left to [`Self::page_to_write`].
-    fn allocate_run(&mut self, number: Number, first: u64, end: u64) -> Result<u64> {
+    /// sector and neighbours on the device are free; their pages. One block alone is left to [`Self::page_to_write`].
+    fn allocate_run(&mut self, number: Number, first: u64, end: u64) -> Result<Vec<usize>> {
         let slot = self.locate(number, first, true)?.ok_or(Error::FileTooLarge)?;
         if self.pointer(&slot) != 0 || end < first + 2 {
-            return Ok(0);
+            return Ok(Vec::new());
         }
         let start = self.choose(self.goal(&slot, number)?)?;
         let (mut edit, mut pages) = (Edit::default(), Vec::new());
-        for index in first..end.min(first + RUN as u64) {
-            let block = start + pages.len() as u64;
-            let there = self.locate(number, index, false)?.filter(|there| {
-                (there.page, there.sector, there.header) == (slot.page, slot.sector, slot.header)
-                    && self.pointer(there) == 0
-            });
-            let Some(there) = there else { break };
-            if !self.is_free(block)? {
+        let here = if slot.header.is_some() { SECTOR_POINTERS - slot.at as u64 / 8 } else { DIRECT - first };
+        // A small cache has room for some runs.
+        let most = RUN.min(self.cache.owner.len() / 4) as u64;
+        for at in (slot.at..).step_by(8).take((end - first).min(here).min(most) as usize) {
+            let (block, there) = (start + pages.len() as u64, Slot { at, ..slot });
+            if self.pointer(&there) != 0 || !self.is_free(block)? {
                 break;
             }
             pages.push(self.free_page()?);
@@ -182,11 +180,10 @@ impl<D: Device> FileSystem<'_, D> {
         }
         self.edit_inode(&mut edit, number, |inode| inode.blocks += pages.len() as u64)?;
         self.commit(&edit)?;
-        let count = pages.len() as u64;
-        for (block, page) in (start..).zip(pages) {
-            self.bind(slot.page, slot.sector, block, page, number)?;
+        for (block, page) in (start..).zip(&pages) {
+            self.bind(slot.page, slot.sector, block, *page, number)?;
         }
-        Ok(count)
+        Ok(pages)
     }
 
     /// Behind the block before, else near the holder of the pointer.
@@ -267,6 +264,8 @@ impl<D: Device> FileSystem<'_, D> {
         }
         let end = (offset + length as u64).div_ceil(BYTES);
         let (mut done, mut verdict, mut ahead) = (0, Ok(()), 0);
+        // Pages of blocks that were just allocated: fresh ones stay in the cache until they are written.
+        let mut fresh = Vec::new().into_iter();
         while done < length && verdict.is_ok() {
             let (index, within) = ((offset + done as u64) / BYTES, ((offset + done as u64) % BYTES) as usize);
             let count = (BLOCK_SIZE - within).min(length - done);
@@ -274,11 +273,14 @@ impl<D: Device> FileSystem<'_, D> {
             if index >= ahead {
                 let found = match self.allocate_run(number, index, end) {
                     // What has no room together may have it block by block.
-                    Err(Error::NoSpace | Error::NoMemory) => Ok(0),
+                    Err(Error::NoSpace | Error::NoMemory) => Ok(Vec::new()),
                     other => other,
                 };
                 match found {
-                    Ok(count) => ahead = index + count.max(1),
+                    Ok(pages) => {
+                        ahead = index + (pages.len() as u64).max(1);
+                        fresh = pages.into_iter();
+                    }
                     Err(error) => {
                         verdict = Err(error);
                         break;
@@ -286,7 +288,8 @@ impl<D: Device> FileSystem<'_, D> {
                 }
                 self.step();
             }
-            verdict = self.write_part(number, index, within, &bytes[done..done + count]);
+            let page = fresh.next().map_or_else(|| self.page_to_write(number, index), Ok);
+            verdict = page.and_then(|page| self.store(page, within, &bytes[done..done + count]));
             done += if verdict.is_ok() { count } else { 0 };
         }
         if done == 0 {
@@ -301,11 +304,6 @@ impl<D: Device> FileSystem<'_, D> {
         })?;
         self.commit(&edit)?;
         Ok(done)
-    }
-
-    fn write_part(&mut self, number: Number, index: u64, within: usize, bytes: &[u8]) -> Result<()> {
-        let page = self.page_to_write(number, index)?;
-        self.store(page, within, bytes)
     }
 
     /// Fills a block's bytes from `size` on with zeros. Bytes that a crash has left there are overwritten on disk

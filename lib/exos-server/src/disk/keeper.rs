@@ -23,7 +23,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use cffs::arena::Arena;
-use cffs::device::{Device, RUN};
+use cffs::device::{Device, MANY};
 use cffs::error::Error;
 use cffs::file_system::FileSystem;
 use cffs::layout::Number;
@@ -532,12 +532,12 @@ fn write_pages(
     size: u64,
     pages: &BTreeSet<u64>,
 ) -> Result<(), Error> {
-    let mut run = Vec::with_capacity(RUN * BLOCK);
+    let mut run = Vec::with_capacity(MANY * BLOCK);
     let mut pages = pages.iter().copied().peekable();
     while let Some(first) = pages.next() {
         run.clear();
         copy_onto(state, &mut run, (id, first), size);
-        while !run.is_empty() && run.len() % BLOCK == 0 && run.len() < RUN * BLOCK {
+        while !run.is_empty() && run.len() % BLOCK == 0 && run.len() < MANY * BLOCK {
             let next = first + (run.len() / BLOCK) as u64;
             if pages.next_if_eq(&next).is_none() || !copy_onto(state, &mut run, (id, next), size) {
                 break;
