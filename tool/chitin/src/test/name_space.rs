@@ -7,6 +7,7 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::failure::{Context, Failure, Result};
 
@@ -25,6 +26,11 @@ mount -t tmpfs tmpfs tmp && mount --rbind /dev dev && mount --rbind /proc proc &
 { chroot . /bin/busybox ifconfig lo 127.0.0.1 up 2>/dev/null; chroot . "$@"; }
 status=$?; cd /; umount -l "$root"; exit $status
 "#;
+
+/// Status of a command that was ended at its limit, as timeout(1) has it.
+pub const LATE: i32 = 124;
+/// What a trial may take.
+const TRIAL: Duration = Duration::from_secs(60);
 
 /// A way to make a name space: arguments of `unshare`, and what is run in it.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +52,8 @@ const WAYS: [Way; 3] = [
 pub fn find(root: &Path) -> Result<Way> {
     let mut why = String::new();
     for way in WAYS {
-        let output = way.command(root).args(["/bin/busybox", "true"]).output().context("cannot start unshare")?;
+        let output =
+            way.command(root, TRIAL).args(["/bin/busybox", "true"]).output().context("cannot start unshare")?;
         if output.status.success() {
             return Ok(way);
         }
@@ -60,10 +67,12 @@ pub fn find(root: &Path) -> Result<Way> {
 }
 
 impl Way {
-    /// A command that runs what its further arguments name, with `root` as its root.
-    pub fn command(self, root: &Path) -> Command {
-        let mut command = Command::new("unshare");
-        command.args(self.options).args(["sh", "-c", self.enter, "sh"]).arg(root);
+    /// A command that runs what its further arguments name, with `root` as its root. After `limit` it is ended, with
+    /// the status [`LATE`].
+    pub fn command(self, root: &Path, limit: Duration) -> Command {
+        let mut command = Command::new("timeout");
+        command.args(["--kill-after=5", &limit.as_secs().to_string(), "unshare"]).args(self.options);
+        command.args(["sh", "-c", self.enter, "sh"]).arg(root);
         command.stdin(Stdio::null()).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
         command
     }

@@ -14,6 +14,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::boot_archive;
@@ -211,7 +212,13 @@ fn make_executable(file: &Path) -> Result<()> {
 
 impl Batch {
     fn judge(&self, name: &str, mut transcript: File) -> Verdict {
-        let run = || Ok([self.ground.on_host(&self.names)?, self.in_machine()?]);
+        let run = || {
+            thread::scope(|scope| {
+                let host = scope.spawn(|| self.ground.on_host(&self.names));
+                let machine = self.in_machine();
+                Ok([host.join().map_err(|_| Failure::new("the thread of the host's side failed"))??, machine?])
+            })
+        };
         let said = self.said.get_or_init(|| run().map_err(|failure: Failure| failure.to_string()));
         let [host, machine] = said.as_ref().map_err(Clone::clone)?;
         let expected = host.get(name).ok_or("it did not run on the host")?;
@@ -241,8 +248,12 @@ impl Ground {
 
     /// What scripts say on this host.
     pub(super) fn on_host(&self, names: &[String]) -> Result<Said> {
-        let mut command = name_space::find(&self.root)?.command(&self.root);
+        let limit = self.collection.limit;
+        let mut command = name_space::find(&self.root)?.command(&self.root, limit);
         let output = command.arg(format!("/{RUNNER}")).args(names).output().context("cannot start unshare")?;
+        if output.status.code() == Some(name_space::LATE) {
+            return Err(Failure::new(format!("scripts did not end on this host in {} s", limit.as_secs())));
+        }
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             return Err(Failure::new(format!("scripts do not run on this host: {}", said.trim())));
