@@ -160,8 +160,7 @@ fn cases_of(
         let (batch, name, title) = (Arc::clone(batch), name.clone(), title(collection, name));
         Case::new(title, collection.limit, move |transcript| batch.judge(&name, transcript))
     };
-    let cases = names.iter().zip(batches.iter().cycle()).map(case).collect();
-    Ok(cases)
+    Ok(names.iter().zip(batches.iter().cycle()).map(case).collect())
 }
 
 fn title(collection: &Collection, script: &str) -> String {

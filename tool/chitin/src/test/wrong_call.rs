@@ -73,16 +73,18 @@ pub fn cases(toolchain: Toolchain, workspace: &Workspace, filter: &str) -> Resul
         let skipped = |name: &String| Case::skipped(test_name(name), failure.to_string());
         return Ok(names.iter().map(skipped).collect());
     }
-    let mut cases = Vec::new();
-    for names in names.chunks(AT_ONCE) {
-        let (names, ground) = (names.to_vec(), Arc::clone(&ground));
-        let batch = Arc::new(Batch { names, ground, workspace: workspace.clone(), said: OnceLock::new() });
-        for name in batch.names.clone() {
-            let (batch, title) = (Arc::clone(&batch), test_name(&name));
-            cases.push(Case::new(title, LIMIT, move |transcript| batch.judge(&name, transcript)));
-        }
-    }
-    Ok(cases)
+    // Neighbours are in different batches: each of the first tests starts a boot of its own.
+    let boots = names.len().div_ceil(AT_ONCE);
+    let batch = |first| {
+        let (names, ground) = (names.iter().skip(first).step_by(boots).cloned().collect(), Arc::clone(&ground));
+        Arc::new(Batch { names, ground, workspace: workspace.clone(), said: OnceLock::new() })
+    };
+    let batches: Vec<_> = (0..boots).map(batch).collect();
+    let case = |(name, batch): (&String, &Arc<Batch>)| {
+        let (batch, name, title) = (Arc::clone(batch), name.clone(), test_name(name));
+        Case::new(title, LIMIT, move |transcript| batch.judge(&name, transcript))
+    };
+    Ok(names.iter().zip(batches.iter().cycle()).map(case).collect())
 }
 
 fn test_name(script: &str) -> String {

@@ -253,11 +253,9 @@ impl Interest {
 
     fn terms(&self) -> Vec<Term> {
         let Some(description) = self.watched() else { return Vec::new() };
-        if self.wanted().next().is_none() {
-            return description.end_terms();
-        }
+        let only_ends = self.wanted().next().is_none();
         let only_exceptional = self.events & READABLE == linux::EPOLLPRI && self.events & linux::EPOLLOUT == 0;
-        if self.told.is_some() || only_exceptional || self.is_claimed_elsewhere(&description) {
+        if self.told.is_some() || only_ends || only_exceptional || self.is_claimed_elsewhere(&description) {
             return self.changes();
         }
         let one = |event| {
