@@ -32,7 +32,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use linux_abi::errno::Result;
 use program::hot_sites::TrapCounts;
-use runtime::lock::Lock;
+use runtime::lock::{Guard, Lock};
 use runtime::page::Allocator;
 use runtime::vector::State;
 use runtime::{EnvironmentId, KeyIndex, PageNumber};
@@ -314,34 +314,32 @@ impl Process {
         self.memory.owner() == runtime::area::number() || self.files.owner() == runtime::area::number()
     }
 
-    /// Pages whose last user may have gone by now.
+    /// Gives up pages whose last user may have gone by now.
     pub fn reclaim_unused(&self) {
-        let free = self.exported.lock().poll();
-        self.give_up(free);
+        self.take_out_of_use(&self.mappings.lock(), &[]);
     }
 
     /// Takes pages out of use: they are freed when no relative maps them any more.
     pub fn lend(&self, pages: &[PageNumber]) {
-        let free = self.exported.lock().add(pages);
-        self.give_up(free);
-        self.reclaim_unused();
+        self.take_out_of_use(&self.mappings.lock(), pages);
     }
 
-    /// The same of pages that a window shows, which is closed. Of two threads that close windows onto the same pages at
-    /// once the second one finds them free, and only that one.
+    /// The same of pages that a window shows, which is closed.
     pub fn unmap_and_export(&self, window: &Mapping, pages: &[PageNumber]) {
         let mut windows = self.mappings.lock();
-        let mut lent = self.exported.lock();
         windows.close(window);
-        let free = lent.add(pages);
-        drop((lent, windows));
-        self.give_up(free);
-        self.reclaim_unused();
+        self.take_out_of_use(&windows, pages);
     }
 
-    fn give_up(&self, free: Vec<PageNumber>) {
-        let free = if free.is_empty() { free } else { self.exported.lock().keep_spare(free) };
-        Allocator::own().free_many(&free);
+    /// The windows stay as they are until what no process maps is given up. So no thread opens a page in between by
+    /// its number, whose close would find it free a second time.
+    fn take_out_of_use(&self, _windows: &Guard<'_, Mappings>, pages: &[PageNumber]) {
+        let mut exported = self.exported.lock();
+        let mut free = exported.add(pages);
+        free.extend(exported.poll());
+        if !free.is_empty() {
+            Allocator::own().free_many(&exported.keep_spare(free));
+        }
     }
 
     /// A pipe's pages, of which the first ones are spare ones, and how many of those there are.
@@ -351,8 +349,8 @@ impl Process {
 
     /// Gives up what is kept for the next pipe.
     pub fn give_up_spare(&self) {
-        let spare = self.exported.lock().give_up_spare();
-        Allocator::own().free_many(&spare);
+        let _windows = self.mappings.lock();
+        Allocator::own().free_many(&self.exported.lock().give_up_spare());
     }
 
     /// An open file was sent in a message: its pages stay until it was received and closed, even if no process maps
