@@ -21,7 +21,6 @@ mod verdict;
 
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
@@ -72,11 +71,12 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     }
     let disks = disk::open_all(&options.disk)?;
     let place = disk_root::place(options, &disks)?;
-    let prepared = load_at(workspace, options, &place)
-        .and_then(|mut root| command::prepare(options, &mut root).map(|command| (root, command)));
-    let (mut root, mut command) = prepared.inspect_err(|_| disk::remove_new(&disks))?;
+    let (mut root, shares, mut command) =
+        prepare(workspace, options, &place).inspect_err(|_| disk::remove_new(&disks))?;
     let program = command.arguments[0].clone();
-    let shares = add_shares(workspace, options, &mut root, &mut command)?;
+    if shares.are_copied_back() {
+        shares.wrap(&mut root.tree, &mut command, &root::busybox(&workspace.cache())?)?;
+    }
     let has_root = !matches!(place, Place::Memory);
     if has_root {
         root.tree = move_to_disk(&place, &root.tree, &disks)?;
@@ -144,15 +144,12 @@ fn hold(
     Ok(status)
 }
 
-fn add_shares(
-    workspace: &Workspace,
-    options: &Options,
-    root: &mut Root,
-    command: &mut ProgramCommand,
-) -> Result<Shares> {
-    let writes = options.volume.iter().any(|share| !share.is_read_only);
-    let busybox = if writes { root::busybox(&workspace.cache())? } else { PathBuf::new() };
-    Shares::add(&options.volume, &mut root.tree, command, &busybox)
+/// The root with the shared folders in it, and what it is to run, which may lie in one of them.
+fn prepare(workspace: &Workspace, options: &Options, place: &Place) -> Result<(Root, Shares, ProgramCommand)> {
+    let mut root = load_at(workspace, options, place)?;
+    let shares = Shares::load(&options.volume, &mut root.tree)?;
+    let command = command::prepare(options, &mut root)?;
+    Ok((root, shares, command))
 }
 
 /// The root as it is before the run. With a root on a disk an image says how it is run, and nothing more.

@@ -73,11 +73,11 @@ struct Caught {
 }
 
 impl Shares {
-    /// Copies the folders into the tree, and lets the wrapper run the command where one is writable.
+    /// Copies the folders into the tree.
     ///
     /// # Errors
     /// When a folder cannot be read.
-    pub fn add(shares: &[Share], tree: &mut Tree, command: &mut ProgramCommand, busybox: &Path) -> Result<Self> {
+    pub fn load(shares: &[Share], tree: &mut Tree) -> Result<Self> {
         let mut writable = Vec::new();
         for share in shares {
             let what = format!("--volume {}", share.host.display());
@@ -91,11 +91,31 @@ impl Shares {
                 writable.push((share.clone(), folder));
             }
         }
-        let mark = mark()?;
-        if !writable.is_empty() {
-            wrap(tree, command, &writable, &mark, busybox)?;
-        }
-        Ok(Self { writable, mark, caught: Mutex::default() })
+        Ok(Self { writable, mark: mark()?, caught: Mutex::default() })
+    }
+
+    /// Whether any of them is copied back at the end.
+    pub const fn are_copied_back(&self) -> bool {
+        !self.writable.is_empty()
+    }
+
+    /// Lets the wrapper run the command, which sends the folders at its end.
+    ///
+    /// # Errors
+    /// When busybox cannot be read.
+    pub fn wrap(&self, tree: &mut Tree, command: &mut ProgramCommand, busybox: &Path) -> Result<()> {
+        let size = busybox.metadata().context(busybox.display())?.len();
+        let program = tree.add_contents(Contents::Part { file: busybox.to_owned(), offset: 0, size });
+        tree.insert(BUSYBOX.as_bytes(), Node::of_root(Kind::File(program), 0o755));
+        let script = tree.add_contents(Contents::Bytes(TEXT.into()));
+        tree.insert(SCRIPT.as_bytes(), Node::of_root(Kind::File(script), 0o644));
+        let mut arguments: Vec<String> =
+            [&format!("/{BUSYBOX}"), "sh", &format!("/{SCRIPT}"), &self.mark].map(str::to_owned).to_vec();
+        arguments.push(self.writable.len().to_string());
+        arguments.extend(self.writable.iter().map(|(share, _)| share.guest.trim_start_matches('/').to_owned()));
+        arguments.append(&mut command.arguments);
+        command.arguments = arguments;
+        Ok(())
     }
 
     /// What of standard output is the program's: all before the mark.
@@ -174,27 +194,6 @@ fn mark() -> Result<String> {
         .context("/dev/urandom")?;
     let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(format!("chitin-shared-{digits}"))
-}
-
-fn wrap(
-    tree: &mut Tree,
-    command: &mut ProgramCommand,
-    writable: &[(Share, Tree)],
-    mark: &str,
-    busybox: &Path,
-) -> Result<()> {
-    let size = busybox.metadata().context(busybox.display())?.len();
-    let program = tree.add_contents(Contents::Part { file: busybox.to_owned(), offset: 0, size });
-    tree.insert(BUSYBOX.as_bytes(), Node::of_root(Kind::File(program), 0o755));
-    let script = tree.add_contents(Contents::Bytes(TEXT.into()));
-    tree.insert(SCRIPT.as_bytes(), Node::of_root(Kind::File(script), 0o644));
-    let mut arguments: Vec<String> =
-        [&format!("/{BUSYBOX}"), "sh", &format!("/{SCRIPT}"), mark].map(str::to_owned).to_vec();
-    arguments.push(writable.len().to_string());
-    arguments.extend(writable.iter().map(|(share, _)| share.guest.trim_start_matches('/').to_owned()));
-    arguments.append(&mut command.arguments);
-    command.arguments = arguments;
-    Ok(())
 }
 
 #[cfg(test)]

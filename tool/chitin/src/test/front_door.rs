@@ -170,6 +170,7 @@ const VISITS: &[Visit] = &[
         told: "",
         needs: &[],
     },
+    well("a_program_in_a_shared_folder", "mkdir d; printf '#!/bin/sh\necho $0 $1\n' > d/a; chmod +x d/a; $chitin run -v d:/d:ro -- /d/a 1; $chitin run -v d:/e -e PATH=/e:/bin -- a 2", "/d/a 1\n/e/a 2\n"),
     well("a_shared_folder_that_is_read_only", "mkdir d; echo 1 > d/a; $chitin run -v d:/d:ro -- sh -c 'echo 2 > /d/a; cat /d/a'; cat d/a", "2\n1\n"),
     well(
         "a_raw_disk_keeps_what_tar_wrote",
