@@ -19,18 +19,20 @@ const MOST: usize = 64;
 /// Bytes of an answer, at most.
 const MOST_BYTES: usize = 4 << 20;
 /// What every process may know of any other: first names of paths.
-const FOR_ALL: [&[u8]; 15] = [
+const FOR_ALL: [&[u8]; 17] = [
     remote_request::ADOPT.as_bytes(),
     remote_request::CUT.as_bytes(),
     remote_request::GROWN.as_bytes(),
     b"cmdline",
     b"comm",
     b"limits",
+    b"loginuid",
     b"mountinfo",
     b"mounts",
     remote_request::SCHEDULED.as_bytes(),
     b"oom_score",
     b"oom_score_adj",
+    b"sessionid",
     b"stat",
     b"statm",
     b"status",

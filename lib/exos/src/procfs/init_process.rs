@@ -7,11 +7,12 @@ use super::{DIRECTORY, Entry, FILE, LINK, machine_entry, named, namespaces, pid_
 use crate::hw::current::process;
 use crate::process_table::ProcessInfo;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
-use unix_core::process::prctl_state::Attributes;
+use unix_core::process::prctl_state::{Attributes, Login};
+use unix_core::process::rlimits::Rlimits;
 
 pub(super) const NUMBER: u64 = runtime::entry::FIRST.0;
 const NAME: &[u8] = b"init";
@@ -57,6 +58,8 @@ pub(super) fn entry(number: u64, rest: &[&str]) -> Result<Entry> {
         ["task", thread, name, of_name @ ..] if thread.parse() == Ok(NUMBER) && *name != "task" => {
             entry(NUMBER, &[&[*name], of_name].concat())
         }
+        ["limits"] => Ok(Entry::Text(pid_self::limits(&Rlimits::default()).into_bytes())),
+        ["loginuid" | "sessionid"] => Ok(Entry::Text(Login::NONE.to_string().into_bytes())),
         [name, ..] if pid_self::has(name) && !process().may(linux::CAP_SYS_PTRACE) => Err(Errno::EACCES),
         _ => private_entry(rest),
     }

@@ -11,7 +11,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};
-use unix_core::process::rlimits::UNLIMITED;
+use unix_core::process::rlimits::{Rlimits, UNLIMITED};
 use vfs::mount::FIRST_TOLD;
 
 /// Files that only the process itself can make, in addition to those of any process.
@@ -98,10 +98,8 @@ pub(super) fn own_entry(rest: &[&str]) -> Result<Entry> {
         ["personality"] => text(&format!("{:08x}\n", process.attributes.lock().personality)),
         ["uid_map" | "gid_map"] => text("         0          0 4294967295\n"),
         ["setgroups"] => text("allow\n"),
-        ["sessionid"] => text("4294967295"),
-        ["limits"] => Ok(Entry::Text(limits().into_bytes())),
+        ["limits"] => Ok(Entry::Text(limits(&process.limits.lock()).into_bytes())),
         ["cgroup"] => text("0::/\n"),
-        ["loginuid"] => text("4294967295"),
         ["oom_score"] => text("0\n"),
         ["wchan"] => text("0"),
         ["mounts" | "mountinfo"] | ["net", ..] => machine_entry(rest),
@@ -210,8 +208,8 @@ pub(super) fn thread_entry(number: u64, rest: &[&str]) -> Result<Entry> {
     }
 }
 
-/// The table of limits, in the order of their numbers.
-fn limits() -> String {
+/// A table of limits, in the order of their numbers.
+pub(super) fn limits(limits: &Rlimits) -> String {
     const ROWS: [(&str, &str); 16] = [
         ("Max cpu time", "seconds"),
         ("Max file size", "bytes"),
@@ -230,7 +228,6 @@ fn limits() -> String {
         ("Max realtime priority", ""),
         ("Max realtime timeout", "us"),
     ];
-    let limits = process().limits.lock().clone();
     let told = |value: u64| if value == UNLIMITED { String::from("unlimited") } else { value.to_string() };
     let mut text = format!("{:<25} {:<20} {:<20} {:<10}\n", "Limit", "Soft Limit", "Hard Limit", "Units");
     for (resource, (name, unit)) in ROWS.iter().enumerate() {

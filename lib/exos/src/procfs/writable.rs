@@ -1,5 +1,5 @@
 //! What a process can set of itself by writing to files below `/proc` (proc(5)): its name, its OOM score adjustment,
-//! its core dump filter, and its timer slack. The last three are kept, inherited and told.
+//! its core dump filter, its timer slack, and who logged in. The last four are kept, inherited and told.
 //!
 //! A process's own files only: what another process writes there is refused.
 
@@ -26,6 +26,8 @@ pub(super) fn text(name: &str) -> Option<String> {
     let attributes = process().attributes.lock();
     Some(match name {
         "coredump_filter" => format!("{:08x}\n", attributes.core_filter),
+        "loginuid" => format!("{}", attributes.login.user),
+        "sessionid" => format!("{}", attributes.login.session),
         "oom_adj" => format!("{}\n", to_old(attributes.memory_score)),
         "oom_score_adj" => format!("{}\n", attributes.memory_score),
         "timerslack_ns" => format!("{}\n", attributes.timer_slack()),
@@ -45,7 +47,7 @@ pub(super) fn mode(path: &[u8]) -> u32 {
     match last(path) {
         Some(name) if let Some(mode) = super::pid_files::mode(name) => mode,
         Some("timerslack_ns") => 0o666,
-        Some("comm" | "coredump_filter" | "oom_adj" | "oom_score_adj") => 0o644,
+        Some("comm" | "coredump_filter" | "loginuid" | "oom_adj" | "oom_score_adj") => 0o644,
         Some("auxv" | "environ" | "personality") => 0o400,
         _ => 0o444,
     }
@@ -110,10 +112,16 @@ pub(crate) fn write(path: &[u8], from: u64, count: u64) -> Result<u64> {
     if name == "clear_refs" {
         return clear_references(number).map(|()| count);
     }
-    let may_stay = process().may(linux::CAP_SYS_RESOURCE);
+    let [may_stay, may_log_in] =
+        [linux::CAP_SYS_RESOURCE, linux::CAP_AUDIT_CONTROL].map(|capability| process().may(capability));
     let mut attributes = process().attributes.lock();
     match name {
         "coredump_filter" => attributes.core_filter = u32::try_from(number).map_err(|_| Errno::EINVAL)?,
+        "loginuid" => {
+            let user = u64::try_from(number).map_err(|_| Errno::EINVAL)?;
+            let user = u32::try_from(user).map_err(|_| Errno::ERANGE)?;
+            attributes.log_in(user, process().number() as u32, may_log_in)?;
+        }
         "timerslack_ns" => {
             let slack = u64::try_from(number).map_err(|_| Errno::EINVAL)?;
             attributes.set_timer_slack(slack);

@@ -170,7 +170,7 @@ mod tests {
             below_proc: b"".to_vec(),
             group: [3, 2],
             signals: [1, 2],
-            attributes: [20, 0, 0, 1, 0, 0, 5],
+            attributes: [20, 0, 0, 1, 0, 0, 5, 7],
             alarm: [5, 6],
             limits: (0..LIMITS as u64).map(|index| [index, index + 1]).collect(),
             terminal: Some([9; DESCRIPTOR_WORDS]),

@@ -38,16 +38,46 @@ pub struct Attributes {
     pub personality: u32,
     /// How willingly it is ended when memory runs out: -1000 to 1000.
     pub memory_score: i32,
+    /// Who logged in where it comes from, and the number of that session (`/proc/PID/loginuid`, pam_loginuid(8)).
+    pub login: Login,
     /// What of its memory goes into a core file.
     pub core_filter: u32,
     /// Whether its threads ask for barriers in each other (membarrier(2)).
     pub wants_barriers: bool,
 }
 
+/// A login, which processes inherit, whichever users they become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Login {
+    /// The user who logged in.
+    pub user: u32,
+    /// The session: the number of the process that said who it was.
+    pub session: u32,
+}
+
+impl Login {
+    /// The number that says that there was none.
+    pub const NONE: u32 = u32::MAX;
+
+    const fn to_word(self) -> u64 {
+        self.user as u64 | (self.session as u64) << 32
+    }
+
+    const fn from_word(word: u64) -> Self {
+        Self { user: word as u32, session: (word >> 32) as u32 }
+    }
+}
+
+impl Default for Login {
+    fn default() -> Self {
+        Self { user: Self::NONE, session: Self::NONE }
+    }
+}
+
 /// Bit of a policy: children have the ordinary one (sched(7)).
 pub const RESET_ON_FORK: u32 = 0x4000_0000;
 /// Words of what a process keeps: see [`Attributes::kept`].
-pub const KEPT: usize = 7;
+pub const KEPT: usize = 8;
 /// Nanoseconds that timers may be late by default.
 pub const TIMER_SLACK: u64 = 50_000;
 
@@ -67,6 +97,7 @@ impl Default for Attributes {
             no_huge_pages: false,
             personality: 0,
             memory_score: 0,
+            login: Login::default(),
             core_filter: 0x33,
             wants_barriers: false,
         }
@@ -167,19 +198,33 @@ impl Attributes {
     }
 
     /// What the successor environment of a process keeps: how it is scheduled, its execution domain, its OOM score
-    /// adjustment.
+    /// adjustment, its login.
     pub fn kept(&self) -> [u64; KEPT] {
         let [priority, policy, real_time, cpus, io_priority] = self.scheduling();
         let score = i64::from(self.memory_score) as u64;
-        [priority, policy, real_time, cpus, io_priority, u64::from(self.personality), score]
+        [priority, policy, real_time, cpus, io_priority, u64::from(self.personality), score, self.login.to_word()]
     }
 
     /// Takes that over, as a stranger says it.
-    pub fn keep(&mut self, [priority, policy, real_time, cpus, io_priority, personality, score]: [u64; KEPT]) {
+    pub fn keep(&mut self, [priority, policy, real_time, cpus, io_priority, personality, score, login]: [u64; KEPT]) {
         (self.priority, self.policy) = (priority.clamp(1, 40), policy as u32);
         (self.real_time_priority, self.io_priority) = (real_time as u32, io_priority);
         self.cpus = if cpus == 0 { self.cpus } else { cpus };
         (self.personality, self.memory_score) = (personality as u32, (score as i32).clamp(-1000, 1000));
+        self.login = Login::from_word(login);
+    }
+
+    /// Notes who logged in, as a process with this number says; [`Login::NONE`] takes that back. Whoever noted it first
+    /// counts, but for a process that may change it.
+    ///
+    /// # Errors
+    /// `EPERM`.
+    pub fn log_in(&mut self, user: u32, session: u32, may_change: bool) -> Result<()> {
+        if self.login.user != Login::NONE && !may_change {
+            return Err(Errno::EPERM);
+        }
+        self.login = if user == Login::NONE { Login::default() } else { Login { user, session } };
+        Ok(())
     }
 
     /// It is scheduled as who has asked for nothing.
@@ -225,7 +270,9 @@ mod tests {
 
     #[test]
     fn what_is_kept_comes_out_as_it_went_in_and_nonsense_has_a_meaning() {
-        let before = Attributes { priority: 7, cpus: 1, personality: 8, memory_score: -3, ..Attributes::default() };
+        let login = Login { user: 5, session: 6 };
+        let before =
+            Attributes { priority: 7, cpus: 1, personality: 8, memory_score: -3, login, ..Attributes::default() };
         let mut after = Attributes::default();
         after.keep(before.kept());
         assert_eq!(after, before);
@@ -236,6 +283,15 @@ mod tests {
         assert_eq!((after.priority, after.memory_score), (40, -1));
         after.keep([0; KEPT]);
         assert!(after.priority == 1 && after.cpus != 0);
+    }
+
+    #[test]
+    fn a_login_is_noted_once() {
+        let mut own = Attributes::default();
+        assert_eq!((own.log_in(5, 70, false), own.login), (Ok(()), Login { user: 5, session: 70 }));
+        assert_eq!((own.log_in(6, 71, false), own.login.user), (Err(Errno::EPERM), 5));
+        own.begin_child();
+        assert_eq!((own.log_in(Login::NONE, 72, true), own.login), (Ok(()), Login::default()));
     }
 
     #[test]
