@@ -14,9 +14,9 @@ use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::transfer::Message;
 use runtime::{EnvironmentId, PageNumber, clock, exposed, syscall};
-use unix_core::process::credentials::{Change, FIRST_APART};
+use unix_core::process::credentials::{FIRST_APART, IdentityChange};
 use unix_core::server::condemned::PATIENCE;
-use unix_core::server::protocol::{NO_NEW_PRIVILEGES, WINDOW_BYTES};
+use unix_core::server::protocol::{CAPABILITIES, NO_NEW_PRIVILEGES, WINDOW_BYTES};
 use unix_core::session::pid_map::{PAIRS, PidMap};
 use unix_core::session::status_page;
 use unix_core::signal::frame::Information;
@@ -30,21 +30,24 @@ impl Server {
     /// See [`unix_core::server::protocol::Request::SetIdentity`]. Keys that the caller may not have any more are
     /// gone when this answers.
     pub(super) fn set_identity(&mut self, caller: u64, message: &mut Message) -> Result<()> {
-        let [_, which, change, two, third, keeps] = *message;
-        let change = Change::from_word(change).ok_or(Errno::EINVAL)?;
-        let wanted = [two as u32, (two >> 32) as u32, third as u32];
+        let [_, words @ ..] = *message;
+        let wish = IdentityChange::from_words(words).ok_or(Errno::EINVAL)?;
         let client = self.server.clients.get(&caller).ok_or(Errno::EPERM)?;
         let mut identity = client.credentials.clone();
         let before = identity.principal();
-        match which {
+        match wish.which {
             0 => {
                 // What user 0 keeps it might have done before.
-                identity.keeps_groups |= keeps != 0 && identity.is_privileged();
-                identity.change_user(change, wanted, true)?;
+                identity.keeps_groups |= wish.keeps_groups && identity.has(linux::CAP_SETGID);
+                identity.change_user(wish.change, wish.wanted)?;
             }
-            1 => identity.change_group(change, wanted, true)?,
+            1 => identity.change_group(wish.change, wish.wanted, true)?,
             NO_NEW_PRIVILEGES => identity.no_new_privileges = true,
+            CAPABILITIES => {}
             _ => return Err(Errno::EINVAL),
+        }
+        if wish.which != NO_NEW_PRIVILEGES {
+            identity.renounce(wish.missing);
         }
         if !self.has_threads(caller) {
             identity.held = None;

@@ -141,7 +141,8 @@ impl FileServer {
         let operation = Request::from_number(number).ok_or(Errno::ENOSYS)?;
         let Client { credentials: identity, root, .. } = self.clients.get(&caller).ok_or(Errno::EPERM)?;
         self.tree.root = *root;
-        let (who, real, acting) = (identity.acting_on_files(), identity.real(), identity.acting());
+        let is_real = operation == Request::Access && c & REAL != 0;
+        let (who, acting) = (if is_real { identity.real() } else { identity.acting_on_files() }, identity.acting());
         self.tree.groups.clone_from(&identity.groups);
         if matches!(operation, Request::Mount | Request::Unmount | Request::PivotRoot) {
             self.release_all_idle();
@@ -151,9 +152,7 @@ impl FileServer {
             Request::Open => self.open(caller, who, a, [b as u32, c as u32, e as u32], d),
             Request::Enter => self.enter(caller, who, a, b),
             Request::Status => self.on_path(caller, who, a, b, c, |server, at| server.status(caller, at)),
-            Request::Access => self.on_path(caller, who, a, c, d, |server, at| {
-                server.access(if c & REAL != 0 { real } else { who }, at, b as u32 & 7)
-            }),
+            Request::Access => self.on_path(caller, who, a, c, d, |server, at| server.access(who, at, b as u32 & 7)),
             Request::SetMode => self.on_path(caller, who, a, c, d, |server, node| server.set_mode(who, node, b as u32)),
             Request::SetOwner => self.on_path(caller, who, a, c, d, |server, node| server.set_owner(who, node, b)),
             Request::SetTimes => self.on_path(caller, who, a, d, e, |server, node| server.set_times(who, node, b, c)),
@@ -394,7 +393,7 @@ impl FileServer {
         }
         let truncating = if flags & linux::O_TRUNC != 0 { access::WRITE } else { 0 };
         self.tree.check(at.node, who, read | write | truncating)?;
-        if flags & linux::O_NOATIME != 0 && who.uid != 0 && who.uid != node.uid {
+        if flags & linux::O_NOATIME != 0 && !who.may_own(node.uid) {
             return Err(Errno::EPERM);
         }
         match node.mode & linux::S_IFMT {
@@ -442,7 +441,7 @@ impl FileServer {
             return Err(Errno::ENOTDIR);
         }
         self.tree.check(at.node, who, access::EXECUTE)?;
-        if who.uid != 0 {
+        if !who.has(linux::CAP_SYS_CHROOT) {
             return Err(Errno::EPERM);
         }
         self.set_root(caller, at)?;
@@ -519,8 +518,8 @@ impl FileServer {
     /// more.
     fn make_plain(&mut self, caller: u64, node: NodeId) -> Result<()> {
         let mode = self.tree.node(node)?.mode;
-        if plain(mode) == mode || self.clients[&caller].credentials.is_privileged() || !self.tree.node(node)?.is_file()
-        {
+        let is_kept = self.clients[&caller].credentials.has(linux::CAP_FSETID);
+        if plain(mode) == mode || is_kept || !self.tree.node(node)?.is_file() {
             return Ok(());
         }
         self.tree.set_attributes(node, |node| {

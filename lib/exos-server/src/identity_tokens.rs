@@ -13,6 +13,7 @@ use super::sockets::unaccepted::PendingData;
 use alloc::collections::{BTreeMap, VecDeque};
 use exos::hw;
 use linux_abi::errno::{Errno, Result};
+use linux_raw_sys::general as linux;
 use runtime::transfer::Message;
 use runtime::{PageNumber, clock, exposed};
 use unix_core::process::ucred::Ucred;
@@ -100,7 +101,7 @@ impl Server {
             TokenKind::Claim | TokenKind::Passed if !identity.may_claim(claimed.user, claimed.group) => {
                 return Err(Errno::EPERM);
             }
-            TokenKind::Claim if process != own && !identity.is_privileged() => return Err(Errno::EPERM),
+            TokenKind::Claim if process != own && !identity.has(linux::CAP_SYS_ADMIN) => return Err(Errno::EPERM),
             TokenKind::Claim => (claimed, [0; 2]),
             TokenKind::Passed if identity.is_privileged() || self.is_of(process, claimed.user) => (claimed, [0; 2]),
             TokenKind::Passed => (Ucred { process: 0, ..claimed }, [0; 2]),

@@ -62,9 +62,13 @@ impl FileServer {
     pub(super) fn set_owner(&mut self, who: FsCredentials, at: Location, owner: u64) -> Result<Outcome> {
         let (uid, gid) = (owner as u32, (owner >> 32) as u32);
         let groups = self.tree.groups.clone();
-        self.change(who, at, |node| {
-            let is_own_group = gid == who.gid || groups.has(gid);
-            if who.uid != 0 && (uid != u32::MAX && uid != node.uid || gid != u32::MAX && !is_own_group) {
+        let who_owns = if who.has(linux::CAP_CHOWN) { who.with(linux::CAP_FOWNER) } else { who };
+        self.change(who_owns, at, |node| {
+            let is_own_group = gid == node.gid || gid == who.gid || groups.has(gid);
+            let is_owner = who.uid == node.uid;
+            let may_user = uid == u32::MAX || is_owner && uid == node.uid;
+            let may_group = gid == u32::MAX || is_owner && is_own_group;
+            if !who.has(linux::CAP_CHOWN) && !(may_user && may_group) {
                 return Err(Errno::EPERM);
             }
             node.uid = if uid == u32::MAX { node.uid } else { uid };
@@ -95,7 +99,7 @@ impl FileServer {
             Ok(())
         };
         let touches = [accessed, modified] == [protocol::TIME_NOW; 2];
-        if !touches || who.uid == self.tree.node(at.node)?.uid {
+        if !touches || who.may_own(self.tree.node(at.node)?.uid) {
             return self.change(who, at, edit);
         }
         // Any user with write permission may set the times to now.
@@ -113,7 +117,7 @@ impl FileServer {
         edit: impl FnOnce(&mut Inode) -> Result<()>,
     ) -> Result<Outcome> {
         self.tree.check_writable(at)?;
-        if who.uid != 0 && who.uid != self.tree.node(at.node)?.uid {
+        if !who.may_own(self.tree.node(at.node)?.uid) {
             return Err(Errno::EPERM);
         }
         self.tree.set_attributes(at.node, edit).map(|()| NOTHING.into())
@@ -138,11 +142,11 @@ impl FileServer {
     ) -> Result<Outcome> {
         let path = self.path(caller, 0, length)?;
         let is_directory = mode & linux::S_IFMT == linux::S_IFDIR;
-        // Devices are user 0's to make, as on Linux. That of number 0 is none (it covers a name in an overlay).
+        // Devices take a capability, as on Linux. That of number 0 is none (it covers a name in an overlay).
         let is_device = matches!(mode & linux::S_IFMT, linux::S_IFCHR | linux::S_IFBLK);
         let is_cover = mode & linux::S_IFMT == linux::S_IFCHR && device == 0;
         self.on_new_name(caller, who, at, &path, is_directory, |server, directory, name| {
-            if is_device && !is_cover && who.uid != 0 {
+            if is_device && !is_cover && !who.has(linux::CAP_MKNOD) {
                 return Err(Errno::EPERM);
             }
             let device = ((device >> 32) as u32, device as u32);
@@ -195,7 +199,7 @@ impl FileServer {
     pub(super) fn check_removal(&self, who: FsCredentials, directory: NodeId, node: NodeId) -> Result<()> {
         self.tree.check(directory, who, access::WRITE | access::EXECUTE)?;
         let sticky = self.tree.node(directory)?;
-        let is_owner = who.uid == 0 || who.uid == sticky.uid || who.uid == self.tree.node(node)?.uid;
+        let is_owner = who.uid == sticky.uid || who.may_own(self.tree.node(node)?.uid);
         if sticky.mode & linux::S_ISVTX != 0 && !is_owner { Err(Errno::EPERM) } else { Ok(()) }
     }
 
@@ -204,7 +208,7 @@ impl FileServer {
     fn check_link(&self, who: FsCredentials, node: NodeId) -> Result<()> {
         const GROUPS: u32 = linux::S_ISGID | linux::S_IXGRP;
         let file = self.tree.node(node)?;
-        if who.uid == 0 || who.uid == file.uid {
+        if who.may_own(file.uid) {
             return Ok(());
         }
         let is_harmless = file.is_file() && file.mode & linux::S_ISUID == 0 && file.mode & GROUPS != GROUPS;
@@ -298,6 +302,6 @@ pub(super) fn without_slashes(path: &[u8]) -> (&[u8], bool) {
 
 /// The bits of a mode that remain when a user gives a node the mode and may not be in the node's group (chmod(2)).
 fn kept_bits(mode: u32, group: u32, who: FsCredentials, groups: &Groups) -> u32 {
-    let is_member = who.uid == 0 || who.gid == group || groups.has(group);
+    let is_member = who.has(linux::CAP_FSETID) || who.gid == group || groups.has(group);
     if is_member { mode } else { mode & !linux::S_ISGID }
 }

@@ -426,7 +426,7 @@ impl FileServer {
         const LIMIT_WORD: usize = PERMISSION_WORDS + 5;
         let bytes = self.bytes(caller, (PERMISSION_WORDS + STRUCTURE_WORDS) as u64 * 8)?;
         let half = |at: usize| u32::from_le_bytes(core::array::from_fn(|byte| bytes[at + byte]));
-        let (owner, mode) = (FsCredentials { uid: half(4), gid: half(8) }, half(20));
+        let (owner, mode) = (FsCredentials::new(half(4), half(8)), half(20));
         let now = self.seconds();
         match kind {
             IpcKind::Segment => self.ipc.segments.set_owner(number, who, owner, mode)?.times[1] = now,

@@ -9,10 +9,10 @@ use unix_core::ipc::sysv_msg::{EXCEPT, Message, Queue};
 use unix_core::ipc::sysv_sem::{Change, HIGHEST, NO_WAIT, Set, UNDO};
 use vfs::namespace::FsCredentials;
 
-const ROOT: FsCredentials = FsCredentials { uid: 0, gid: 0 };
-const USER: FsCredentials = FsCredentials { uid: 7, gid: 7 };
-const MATE: FsCredentials = FsCredentials { uid: 8, gid: 7 };
-const OTHER: FsCredentials = FsCredentials { uid: 9, gid: 9 };
+const ROOT: FsCredentials = FsCredentials::new(0, 0);
+const USER: FsCredentials = FsCredentials::new(7, 7);
+const MATE: FsCredentials = FsCredentials::new(8, 7);
+const OTHER: FsCredentials = FsCredentials::new(9, 9);
 
 #[test]
 fn a_number_names_one_object_for_ever() {

@@ -1,6 +1,7 @@
 //! Descriptor table, pipe ring, archive, command, signals and the bytes of Linux's structures.
 
 use linux_abi::errno::Errno;
+use linux_raw_sys::general as linux;
 use unix_core::fd_table::FdTable;
 use unix_core::pipe::ring::{ATOMIC, CAPACITY, MOST, Ring};
 use unix_core::process::exit_status::Status;
@@ -289,7 +290,7 @@ fn users_become_only_who_they_are() {
     use unix_core::process::credentials::{Change, Credentials, KEEP, ResIds};
     use vfs::supplementary_groups::Groups;
     let mut root = Credentials::default();
-    assert_eq!(root.change_user(Change::Three, [1, 2, 3], true), Ok(()));
+    assert_eq!(root.change_user(Change::Three, [1, 2, 3]), Ok(()));
     assert_eq!(root.user, ResIds { real: 1, effective: 2, saved: 3 });
     for seed in 0..2000 {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -299,7 +300,7 @@ fn users_become_only_who_they_are() {
             let wanted = [number(&mut random), number(&mut random), number(&mut random)];
             let change = [Change::One, Change::Two, Change::Three][random.usize(..3)];
             let before = one.user;
-            if one.change_user(change, wanted, true).is_err() {
+            if one.change_user(change, wanted).is_err() {
                 assert_eq!(one.user, before, "seed {seed}");
             }
             // No process gets IDs other than these, user 0's least of all.
@@ -309,16 +310,17 @@ fn users_become_only_who_they_are() {
     }
     assert_eq!(root.set_groups(Groups::default()), Err(Errno::EPERM));
     assert!(root.may_signal(2, 9) && root.may_signal(9, 1) && !root.may_signal(3, 3));
-    assert_eq!(Credentials::default().change_user(Change::One, [KEEP; 3], true), Err(Errno::EINVAL));
+    assert_eq!(Credentials::default().change_user(Change::One, [KEEP; 3]), Err(Errno::EINVAL));
 }
 
 /// The numbers for files follow the effective ones, and change alone to what the process has (setfsuid(2)).
 #[test]
 fn who_acts_on_files() {
+    use unix_core::process::capabilities::Missing;
     use unix_core::process::credentials::{Change, Credentials, KEEP, ResIds};
     let on_files = |one: &Credentials| (one.acting_on_files().uid, one.acting_on_files().gid);
     let mut one = Credentials::default();
-    let change_user = |one: &mut Credentials, change, wanted| one.change_user(change, wanted, true).expect("it may");
+    let change_user = |one: &mut Credentials, change, wanted| one.change_user(change, wanted).expect("it may");
     change_user(&mut one, Change::OnFiles, [1000, KEEP, KEEP]);
     one.change_group(Change::OnFiles, [50, KEEP, KEEP], true).expect("it may");
     assert_eq!((on_files(&one), one.acting().uid, one.user), ((1000, 50), 0, ResIds::default()));
@@ -336,8 +338,43 @@ fn who_acts_on_files() {
     let program = unix_core::process::credentials::Program { mode: 0o10_0755, user: 0, group: 0 };
     assert_eq!(on_files(&one.executing(program)), (2, 0));
     let incapable = &mut Credentials::default();
-    incapable.change_user(Change::OnFiles, [7, KEEP, KEEP], false).expect("nothing is wrong");
+    incapable.renounce(Missing { effective: 1 << linux::CAP_SETUID, ..Missing::default() });
+    incapable.change_user(Change::OnFiles, [7, KEEP, KEEP]).expect("nothing is wrong");
     assert_eq!(on_files(incapable), (0, 0));
+}
+
+/// The server believes a process that it gave up a capability, and no process that it has one again. A program gives
+/// back what was not taken from programs.
+#[test]
+fn what_user_0_gave_up_comes_back_by_a_program_alone() {
+    use unix_core::process::capabilities::Missing;
+    use unix_core::process::credentials::{Change, Credentials, IdentityChange, Program, ResIds};
+    let [kill, chown, setuid] = [linux::CAP_KILL, linux::CAP_CHOWN, linux::CAP_SETUID];
+    let has = |one: &Credentials| [kill, chown, setuid].map(|capability| one.has(capability));
+    let mut one = Credentials::default();
+    one.renounce(Missing { effective: 1 << kill | 1 << chown, permitted: 1 << chown, gained: 1 << chown });
+    assert_eq!(has(&one), [false, false, true]);
+    one.renounce(Missing::default());
+    assert_eq!(has(&one), [true, false, true], "what is permitted counts again");
+    assert_eq!([one.real().has(kill), one.real().has(chown)], [true, false]);
+    let plain = Program { mode: 0o10_0755, user: 0, group: 0 };
+    assert_eq!(has(&one.executing(plain)), [true, false, true]);
+    let mut weak = Credentials { no_new_privileges: true, ..Credentials::default() };
+    weak.renounce(Missing { permitted: 1 << kill, ..Missing::default() });
+    assert_eq!(has(&weak.executing(plain)), [false, true, true]);
+    assert_eq!(has(&Credentials { no_new_privileges: false, ..weak.clone() }.executing(plain)), [true; 3]);
+    weak.renounce(Missing { effective: 1 << setuid, ..Missing::default() });
+    assert_eq!(weak.change_user(Change::Three, [5, 5, 5]), Err(Errno::EPERM));
+    // Other users have none, and get those of programs by a set-id program.
+    assert_eq!(one.change_user(Change::Three, [5, 5, 5]), Ok(()));
+    assert_eq!((has(&one), one.acting().capabilities), ([false; 3], 0));
+    one.user = ResIds { real: 5, effective: 5, saved: 5 };
+    assert_eq!(has(&one.executing(Program { mode: 0o10_4755, ..plain })), [true, false, true]);
+    let missing = Missing { effective: 7, permitted: 1 << 40, gained: 9 };
+    let change =
+        IdentityChange { which: 4, change: Change::Three, wanted: [1, 2, 3], keeps_groups: true, missing };
+    assert_eq!(IdentityChange::from_words(change.to_words()), Some(change));
+    assert_eq!(IdentityChange::from_words([4 << 16, 0, 0, 0, 0]), None);
 }
 
 /// FAULTS.md row 98: set-id bits change the credentials, and a process with such credentials is set apart from its

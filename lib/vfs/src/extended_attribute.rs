@@ -55,7 +55,7 @@ impl<S: PageStorage> FileTree<S> {
     /// The names that a process with these credentials may know, each with a NUL behind it.
     pub fn attribute_names(&self, id: NodeId, who: FsCredentials) -> Result<Vec<u8>> {
         let all = self.attributes(id)?;
-        let shown = pairs(&all).filter(|(name, _)| who.uid == 0 || !name.starts_with(TRUSTED));
+        let shown = pairs(&all).filter(|(name, _)| who.has(linux::CAP_SYS_ADMIN) || !name.starts_with(TRUSTED));
         Ok(shown.flat_map(|(name, _)| name.iter().copied().chain([0])).collect())
     }
 
@@ -153,10 +153,10 @@ impl<S: PageStorage> FileTree<S> {
             return Err(Errno::EINVAL);
         }
         match known {
-            SECURITY if write && who.uid != 0 => Err(Errno::EPERM),
-            TRUSTED if who.uid != 0 => Err(if write { Errno::EPERM } else { Errno::ENODATA }),
+            SECURITY if write && !who.has(linux::CAP_SYS_ADMIN) => Err(Errno::EPERM),
+            TRUSTED if !who.has(linux::CAP_SYS_ADMIN) => Err(if write { Errno::EPERM } else { Errno::ENODATA }),
             USERS if !has_users(node) => Err(if write { Errno::EPERM } else { Errno::ENODATA }),
-            USERS if write && is_common(node) && who.uid != 0 && who.uid != node.uid => Err(Errno::EPERM),
+            USERS if write && is_common(node) && !who.may_own(node.uid) => Err(Errno::EPERM),
             USERS => self.check(id, who, if write { access::WRITE } else { access::READ }),
             _ => Ok(()),
         }

@@ -29,12 +29,43 @@ pub const ROOT: NodeId = 2;
 pub const NAME_BYTES: usize = 255;
 
 /// Credentials of the caller.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FsCredentials {
     /// Effective user.
     pub uid: u32,
     /// Effective group.
     pub gid: u32,
+    /// Capabilities of Linux that count, as bits (capabilities(7)).
+    pub capabilities: u64,
+}
+
+impl FsCredentials {
+    /// A user and group with what they have by themselves: user 0 all capabilities, all others none.
+    pub const fn new(uid: u32, gid: u32) -> Self {
+        Self { uid, gid, capabilities: if uid == 0 { u64::MAX } else { 0 } }
+    }
+
+    /// Whether a capability counts.
+    pub const fn has(self, capability: u32) -> bool {
+        self.capabilities >> capability & 1 != 0
+    }
+
+    /// The same with one more.
+    #[must_use]
+    pub const fn with(self, capability: u32) -> Self {
+        Self { capabilities: self.capabilities | 1 << capability, ..self }
+    }
+
+    /// Whether it may do what the owner of a node may.
+    pub const fn may_own(self, uid: u32) -> bool {
+        self.uid == uid || self.has(linux::CAP_FOWNER)
+    }
+}
+
+impl Default for FsCredentials {
+    fn default() -> Self {
+        Self::new(0, 0)
+    }
 }
 
 /// A kind of access to a node: the bits of `access(2)`.
@@ -233,7 +264,7 @@ impl<S: PageStorage> FileTree<S> {
         let inherited = self.node(directory)?.mode & linux::S_ISGID != 0;
         let gid = if inherited { self.node(directory)?.gid } else { fresh.owner.gid };
         // A user cannot make a program that acts for a group which is not his.
-        let is_member = fresh.owner.uid == 0 || fresh.owner.gid == gid || self.groups.has(gid);
+        let is_member = fresh.owner.has(linux::CAP_FSETID) || fresh.owner.gid == gid || self.groups.has(gid);
         let mode = match is_directory {
             true if inherited => fresh.mode | linux::S_ISGID,
             false if !is_member => fresh.mode & !linux::S_ISGID,

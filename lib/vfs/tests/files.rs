@@ -74,7 +74,7 @@ fn tree(limit: usize) -> FileTree<HostStore> {
     FileTree::new(HostStore { pages: Vec::new(), free: Vec::new(), shared: Vec::new(), limit }, 7)
 }
 
-const ROOT_USER: FsCredentials = FsCredentials { uid: 0, gid: 0 };
+const ROOT_USER: FsCredentials = FsCredentials::new(0, 0);
 
 fn fresh(mode: u32, target: &[u8]) -> Fresh<'_> {
     Fresh { mode, owner: ROOT_USER, device: (0, 0), target }
@@ -280,11 +280,31 @@ fn fault_49_a_full_store_is_enospc_and_deleting_still_works() {
 #[test]
 fn permissions_are_those_of_owner_group_and_others() {
     let mut tree = tree(1);
-    let owner = FsCredentials { uid: 5, gid: 6 };
+    let owner = FsCredentials::new(5, 6);
     let f = tree.create(ROOT, b"f", Fresh { mode: 0o100_640, owner, device: (0, 0), target: b"" }).expect("f");
-    let may = |uid, gid, wanted| tree.check(f, FsCredentials { uid, gid }, wanted).is_ok();
+    let may = |uid, gid, wanted| tree.check(f, FsCredentials::new(uid, gid), wanted).is_ok();
     assert!(may(5, 0, access::READ | access::WRITE) && may(9, 6, access::READ) && may(0, 0, access::WRITE));
     assert!(!may(9, 6, access::WRITE) && !may(9, 9, access::READ) && !may(0, 0, access::EXECUTE));
+}
+
+#[test]
+fn permissions_of_owners_give_way_to_capabilities() {
+    let mut tree = tree(1);
+    let owner = FsCredentials::new(5, 6);
+    let fresh = |mode| Fresh { mode, owner, device: (0, 0), target: b"" };
+    let file = tree.create(ROOT, b"f", fresh(0o100_000)).expect("f");
+    let folder = tree.create(ROOT, b"d", fresh(0o040_000)).expect("d");
+    let program = tree.create(ROOT, b"p", fresh(0o100_001)).expect("p");
+    let may = |capability: Option<u32>, node| {
+        let who = FsCredentials { capabilities: capability.map_or(0, |one| 1 << one), ..FsCredentials::new(0, 0) };
+        (0..8).filter(|wanted| tree.check(node, who, *wanted).is_ok()).collect::<Vec<u32>>()
+    };
+    assert_eq!([file, folder, program].map(|node| may(None, node)), [vec![0], vec![0], vec![0, 1]]);
+    let all = [file, folder, program].map(|node| may(Some(linux::CAP_DAC_OVERRIDE), node));
+    assert_eq!(all, [vec![0, 2, 4, 6], (0..8).collect(), (0..8).collect()]);
+    let readers = [file, folder, program].map(|node| may(Some(linux::CAP_DAC_READ_SEARCH), node));
+    assert_eq!(readers, [vec![0, 4], vec![0, 1, 4, 5], vec![0, 1, 4]]);
+    assert_eq!(may(Some(linux::CAP_FOWNER), file), [0]);
 }
 
 #[test]
@@ -686,7 +706,7 @@ fn extended_attributes_are_changed_by_who_may_write_and_trusted_ones_by_user_0()
     let file = tree.create(ROOT, b"f", fresh(FILE, b"")).expect("f");
     let folder = tree.create(ROOT, b"d", fresh(0o041_777, b"")).expect("d");
     let link = tree.create(ROOT, b"l", fresh(LINK, b"f")).expect("l");
-    let other = FsCredentials { uid: 1000, gid: 1000 };
+    let other = FsCredentials::new(1000, 1000);
     let set =
         |tree: &mut FileTree<HostStore>, node, who, name: &str| tree.set_attribute(node, who, name.as_bytes(), b"v", 0);
     for name in ["user.a", "trusted.a"] {

@@ -4,6 +4,7 @@ use crate::main_loop::Server;
 use core::sync::atomic::Ordering::Acquire;
 use exos::server::client::priorities_in;
 use linux_abi::errno::{Errno, Result};
+use linux_raw_sys::general as linux;
 use runtime::transfer::Message;
 use runtime::{EnvironmentId, exposed};
 use unix_core::process::nice_share::Priority;
@@ -16,7 +17,7 @@ impl Server {
         let [_, process, word, ..] = *message;
         let environment = self.succession().environment(process);
         let known = |number: &u64| self.server.clients.get(number);
-        let by_zero = known(&caller).ok_or(Errno::EPERM)?.credentials.is_privileged();
+        let by_zero = known(&caller).ok_or(Errno::EPERM)?.credentials.has(linux::CAP_SYS_NICE);
         known(&environment).ok_or(Errno::ESRCH)?;
         let table = priorities_in(self.server.notice.words());
         table.remove(|number| !exposed::lives(EnvironmentId(number)));

@@ -9,6 +9,7 @@ use crate::dispatch::{Answer, FileServer, NOTHING};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};
+use linux_raw_sys::general as linux;
 use runtime::{EnvironmentId, exposed};
 use unix_core::process::credentials::{Credentials, ResIds};
 use unix_core::process::remote_request;
@@ -60,12 +61,13 @@ pub(crate) struct RequestQueue {
     last: u64,
 }
 
-/// Whether one process may look into another: user 0 may, and a process with the same user and group in every way that
-/// a program has set apart equally.
+/// Whether one process may look into another (ptrace(2)): with the capability it may. Else user and group are the same
+/// in every way, a program has set both apart equally, and the asker has all capabilities of the asked.
 fn may_look_into(asker: &Credentials, asked: &Credentials) -> bool {
     let all = |three: ResIds, own: u32| [three.real, three.effective, three.saved].iter().all(|id| *id == own);
-    asker.is_privileged()
-        || asker.apart == asked.apart && all(asked.user, asker.user.real) && all(asked.group, asker.group.real)
+    let is_within = asked.permitted() & !asker.effective() == 0;
+    asker.has(linux::CAP_SYS_PTRACE)
+        || is_within && asker.apart == asked.apart && all(asked.user, asker.user.real) && all(asked.group, asker.group.real)
 }
 
 impl FileServer {
@@ -91,9 +93,11 @@ impl FileServer {
         let most = remote_request::most_bytes(path.split(|byte| *byte == b'/').next().unwrap_or_default());
         path.truncate(most as usize);
         let first = path.split(|byte| *byte == b'/').next().unwrap_or_default();
-        let raises =
-            [remote_request::RAISED_LIMIT, remote_request::RAISED_SCHEDULE].iter().any(|name| first == name.as_bytes());
-        if raises && !asker.credentials.is_privileged() {
+        let raises = [
+            (remote_request::RAISED_LIMIT, linux::CAP_SYS_RESOURCE),
+            (remote_request::RAISED_SCHEDULE, linux::CAP_SYS_NICE),
+        ];
+        if raises.iter().any(|(name, needed)| first == name.as_bytes() && !asker.credentials.has(*needed)) {
             return Err(Errno::EPERM);
         }
         if !FOR_ALL.contains(&first) && !may_look_into(&asker.credentials, &target.credentials) {

@@ -128,7 +128,7 @@ impl FileServer {
         };
         let (family, who) = {
             let listening = self.socket_of(listener)?;
-            (listening.family, Credentials { uid: listening.user, gid: 0 })
+            (listening.family, Credentials::new(listening.user, 0))
         };
         let peer = self.create_socket(who, family, (Sort::Tcp, 6), None)?;
         self.hold_for_nobody(Handle::plain(Location::first(peer)))?;

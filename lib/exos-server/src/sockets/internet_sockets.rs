@@ -276,12 +276,12 @@ impl FileServer {
         if !client.holds.contains_key(&word) {
             return Err(Errno::EBADF);
         }
-        let is_privileged = client.credentials.is_privileged();
+        let has = [linux::CAP_NET_BIND_SERVICE, linux::CAP_NET_ADMIN].map(|one| client.credentials.has(one));
         let node = node_of(word);
         self.socket_of(node)?;
         let endpoint = Endpoint::from_words(words);
         match InternetRequest::from_word(request).ok_or(Errno::EINVAL)? {
-            InternetRequest::Bind => self.bind_internet(node, endpoint, is_privileged),
+            InternetRequest::Bind => self.bind_internet(node, endpoint, has[0]),
             InternetRequest::Connect => self.connect_internet(caller, node, endpoint),
             InternetRequest::Listen if words[0] == u64::MAX => self.stop_listening(node),
             InternetRequest::Listen => self.listen_internet(node, words[0]),
@@ -294,7 +294,7 @@ impl FileServer {
             InternetRequest::Options => self.take_options(node),
             InternetRequest::Disconnect => self.disconnect_internet(node),
             InternetRequest::Wake => self.wake_other_side(node),
-            InternetRequest::ResetCard if !is_privileged => Err(Errno::EPERM),
+            InternetRequest::ResetCard if !has[1] => Err(Errno::EPERM),
             InternetRequest::ResetCard => self.reset_card(),
             InternetRequest::Channels => self.channels_of(caller, node),
             InternetRequest::Group => self.change_group(node, endpoint.address, words[2] != 0),

@@ -47,7 +47,7 @@ pub(crate) struct Sides {
 impl FileServer {
     /// A socket that stands for another machine.
     fn make_wire_side(&mut self, node: NodeId) -> Result<NodeId> {
-        let owner = Credentials { uid: 0, gid: 0 };
+        let owner = Credentials::new(0, 0);
         let family = self.socket_of(node)?.family;
         let peer = self.create_socket(owner, family, (Sort::Tcp, 6), None)?;
         self.hold_for_nobody(Handle::plain(Location::first(peer)))?;
@@ -97,7 +97,7 @@ impl FileServer {
         let (family, user) = (listening.family, listening.user);
         let options = listening.page.clone();
         let principal = self.principal_of(caller);
-        let node = self.create_socket(Credentials { uid: user, gid: 0 }, family, (Sort::Tcp, 6), Some(principal))?;
+        let node = self.create_socket(Credentials::new(user, 0), family, (Sort::Tcp, 6), Some(principal))?;
         self.hold_for_nobody(Handle::plain(Location::first(node)))?;
         let peer = match self.make_wire_side(node) {
             Ok(peer) => peer,

@@ -483,6 +483,7 @@ pub(super) fn forget_old_program() -> Result<()> {
     process.set_memory_limits();
     let identity = process.credentials.lock().clone();
     process.attributes.lock().begin_program(&identity);
+    process.set_capabilities(process.capabilities())?;
     super::interpose::forget(process);
     process.traps.forget();
     process.signals.lock().forget_handlers();

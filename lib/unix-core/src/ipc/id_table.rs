@@ -5,6 +5,7 @@
 
 use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};
+use linux_raw_sys::general as linux;
 use vfs::namespace::FsCredentials;
 
 /// The key of objects that have none.
@@ -51,7 +52,7 @@ impl Permission {
         } else {
             0
         };
-        let granted = who.uid == 0 || self.mode >> shift & wanted == wanted;
+        let granted = who.has(linux::CAP_IPC_OWNER) || self.mode >> shift & wanted == wanted;
         if granted { Ok(()) } else { Err(Errno::EACCES) }
     }
 
@@ -60,7 +61,8 @@ impl Permission {
     /// # Errors
     /// `EPERM`.
     pub const fn check_owner(&self, who: FsCredentials) -> Result<()> {
-        let granted = who.uid == 0 || who.uid == self.owner.uid || who.uid == self.creator.uid;
+        let is_its = who.uid == self.owner.uid || who.uid == self.creator.uid;
+        let granted = is_its || who.has(linux::CAP_SYS_ADMIN);
         if granted { Ok(()) } else { Err(Errno::EPERM) }
     }
 

@@ -1,8 +1,8 @@
 //! Linux capabilities of a process (capabilities(7)): which of user 0's powers it kept, and which the next program
 //! inherits.
 //!
-//! Pure. They are not keys, and no right hangs on them alone: the server goes by users. The process's own library
-//! refuses what they do not allow, so that a program that gave some up, and nothing else, is refused as on Linux.
+//! Pure. They are not keys: the server asks for them wherever it asks for user 0, and knows what a process gave up
+//! ([`Missing`]). They count while one of its users is user 0.
 
 use super::credentials::ResIds;
 use linux_abi::errno::{Errno, Result};
@@ -41,6 +41,17 @@ pub struct Capabilities {
     pub secure_bits: u32,
 }
 
+/// What is missing in the sets of a process, as bits: the server's record of them. By default user 0 has all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// What does not count.
+    pub effective: u64,
+    /// What cannot be made to count.
+    pub permitted: u64,
+    /// What no program gets that is executed as user 0.
+    pub gained: u64,
+}
+
 /// SECBIT flags, as far as they mean something here.
 pub mod secure {
     /// User 0 gets nothing by executing a program.
@@ -67,6 +78,15 @@ impl Capabilities {
     /// Whether one of them counts.
     pub const fn has(&self, capability: u32) -> bool {
         self.effective >> capability & 1 != 0
+    }
+
+    /// What is missing in them.
+    pub const fn missing(&self) -> Missing {
+        Missing {
+            effective: ALL & !self.effective,
+            permitted: ALL & !self.permitted,
+            gained: ALL & !(self.bounding | self.inheritable),
+        }
     }
 
     /// Whether the permitted ones outlive that user 0 becomes another.

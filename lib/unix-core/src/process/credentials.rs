@@ -4,6 +4,7 @@
 //! what they may do with files and System V objects. A process that writes into its own copy changes only what it says
 //! of itself.
 
+use super::capabilities::{ALL, Missing};
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use vfs::namespace::FsCredentials;
@@ -47,6 +48,39 @@ impl Change {
             3 => Some(Self::OnFiles),
             _ => None,
         }
+    }
+}
+
+/// A change as it crosses to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdentityChange {
+    /// What changes: see `Request::SetIdentity`.
+    pub which: u64,
+    /// How.
+    pub change: Change,
+    /// To what.
+    pub wanted: [u32; 3],
+    /// Whether user 0 may still change groups as another user.
+    pub keeps_groups: bool,
+    /// Capabilities that are missing then.
+    pub missing: Missing,
+}
+
+impl IdentityChange {
+    /// As words of a message.
+    pub const fn to_words(self) -> [u64; 5] {
+        let [first, second, third] = self.wanted;
+        let Missing { effective, permitted, gained } = self.missing;
+        let head = self.which | (self.keeps_groups as u64) << 8 | (self.change as u64) << 16 | (third as u64) << 32;
+        [head, first as u64 | (second as u64) << 32, effective, permitted, gained]
+    }
+
+    /// From words of a message; nothing where there is no such change.
+    pub const fn from_words([head, two, effective, permitted, gained]: [u64; 5]) -> Option<Self> {
+        let Some(change) = Change::from_word(head >> 16 & 0xffff) else { return None };
+        let wanted = [two as u32, (two >> 32) as u32, (head >> 32) as u32];
+        let missing = Missing { effective: effective & ALL, permitted: permitted & ALL, gained: gained & ALL };
+        Some(Self { which: head & 0xff, change, wanted, keeps_groups: head >> 8 & 0xff != 0, missing })
     }
 }
 
@@ -107,6 +141,8 @@ pub struct Credentials {
     pub keeps_groups: bool,
     /// The principal whose key the process holds, while its threads have different credentials.
     pub held: Option<u64>,
+    /// Capabilities that it gave up. The others count while one of its users is user 0.
+    pub missing: Missing,
 }
 
 /// The first principal that is no user.
@@ -165,6 +201,9 @@ impl Credentials {
         if after.is_plain() {
             after.apart = 0;
         }
+        after.missing.permitted = after.missing.gained | if self.no_new_privileges { self.missing.permitted } else { 0 };
+        after.missing.effective = if after.user.effective == 0 { after.missing.permitted } else { ALL };
+        after.renounce(after.missing);
         after
     }
 
@@ -184,45 +223,70 @@ impl Credentials {
         !same && !self.is_privileged()
     }
 
-    /// Whether it may do what only user 0 may.
+    /// Whether it acts as user 0.
     pub const fn is_privileged(&self) -> bool {
         self.user.effective == 0
     }
 
+    /// Capabilities that count.
+    pub const fn effective(&self) -> u64 {
+        if self.user.has(0) { ALL & !self.missing.effective } else { 0 }
+    }
+
+    /// Capabilities that may be made to count.
+    pub const fn permitted(&self) -> u64 {
+        if self.user.has(0) { ALL & !self.missing.permitted } else { 0 }
+    }
+
+    /// Whether a capability counts.
+    pub const fn has(&self, capability: u32) -> bool {
+        self.effective() >> capability & 1 != 0
+    }
+
+    /// Gives capabilities up, as the process says. What is not permitted any more stays so until it executes a program.
+    pub const fn renounce(&mut self, told: Missing) {
+        let own = &mut self.missing;
+        own.gained |= told.gained;
+        own.permitted = if self.user.has(0) { own.permitted | told.permitted } else { 0 };
+        own.effective = if self.user.has(0) { own.permitted | told.effective } else { 0 };
+    }
+
     /// Whether it may take any group.
     pub const fn may_change_groups(&self) -> bool {
-        self.is_privileged() || self.keeps_groups
+        self.has(linux::CAP_SETGID) || self.keeps_groups
     }
 
     /// The user and group that it acts as.
     pub const fn acting(&self) -> FsCredentials {
-        FsCredentials { uid: self.user.effective, gid: self.group.effective }
+        FsCredentials { capabilities: self.effective(), ..FsCredentials::new(self.user.effective, self.group.effective) }
     }
 
     /// The user and group that it acts as on files.
     pub fn acting_on_files(&self) -> FsCredentials {
         let [user, group] = self.on_files;
-        FsCredentials { uid: user.unwrap_or(self.user.effective), gid: group.unwrap_or(self.group.effective) }
+        let FsCredentials { uid, gid, capabilities } = self.acting();
+        FsCredentials { uid: user.unwrap_or(uid), gid: group.unwrap_or(gid), capabilities }
     }
 
-    /// Whose it is.
+    /// Whose it is, with what may be made to count where that is user 0 (access(2)).
     pub const fn real(&self) -> FsCredentials {
-        FsCredentials { uid: self.user.real, gid: self.group.real }
+        let capabilities = if self.user.real == 0 { self.permitted() } else { 0 };
+        FsCredentials { capabilities, ..FsCredentials::new(self.user.real, self.group.real) }
     }
 
-    /// Changes the users; `capable`: who may take any number has not given that up.
+    /// Changes the users.
     ///
     /// # Errors
-    /// As [`Three::changed`].
-    pub fn change_user(&mut self, change: Change, wanted: [u32; 3], capable: bool) -> Result<()> {
-        let may = capable && self.is_privileged();
+    /// As [`ResIds::changed`].
+    pub fn change_user(&mut self, change: Change, wanted: [u32; 3]) -> Result<()> {
+        let may = self.has(linux::CAP_SETUID);
         changed(&mut self.user, &mut self.on_files[0], change, wanted, may)
     }
 
-    /// Changes the groups; `capable`: as above.
+    /// Changes the groups; `capable`: the capability that it may have kept counts.
     ///
     /// # Errors
-    /// As [`Three::changed`].
+    /// As [`ResIds::changed`].
     pub fn change_group(&mut self, change: Change, wanted: [u32; 3], capable: bool) -> Result<()> {
         let may = capable && self.may_change_groups();
         changed(&mut self.group, &mut self.on_files[1], change, wanted, may)
@@ -242,13 +306,13 @@ impl Credentials {
 
     /// Whether it may say of itself that it is this user and group (unix(7)).
     pub const fn may_claim(&self, user: u32, group: u32) -> bool {
-        self.is_privileged() || self.user.has(user) && self.group.has(group)
+        (self.has(linux::CAP_SETUID) || self.user.has(user)) && (self.has(linux::CAP_SETGID) || self.group.has(group))
     }
 
     /// Whether it may send signals to a process of this real and saved user.
     pub const fn may_signal(&self, real: u32, saved: u32) -> bool {
         let ResIds { real: own, effective, .. } = self.user;
-        effective == 0 || effective == real || effective == saved || own == real || own == saved
+        self.has(linux::CAP_KILL) || effective == real || effective == saved || own == real || own == saved
     }
 }
 

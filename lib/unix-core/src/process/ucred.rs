@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn words_and_bytes_tell_the_same() {
-        let peer = Ucred::of(7, FsCredentials { uid: 1000, gid: 100 });
+        let peer = Ucred::of(7, FsCredentials::new(1000, 100));
         assert_eq!(Ucred::from_words(peer.to_words()), peer);
         assert_eq!(peer.to_bytes(), [7, 0, 0, 0, 232, 3, 0, 0, 100, 0, 0, 0]);
         assert_eq!(Ucred::from_words(Ucred::NONE.to_words()), Ucred::NONE);

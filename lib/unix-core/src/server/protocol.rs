@@ -72,6 +72,8 @@ pub const EMPTY_PATH: u64 = 2;
 pub const REAL: u64 = 8;
 /// As what `SetIdentity` changes: from now on no program gives the caller any rights.
 pub const NO_NEW_PRIVILEGES: u64 = 2;
+/// As what `SetIdentity` changes: capabilities that are missing.
+pub const CAPABILITIES: u64 = 4;
 /// As what `SetIdentity` changes: all threads of the caller take the credentials of one of them, whose number follows.
 /// The process then holds the key of these.
 pub const SAME_FOR_ALL: u64 = 3;
@@ -269,8 +271,8 @@ requests! {
     Seal = 34,
     /// (environment): it speaks for the caller from now on, as a thread of it.
     RegisterThread = 29,
-    /// (0 for users, 1 for groups, [`NO_NEW_PRIVILEGES`]; `identity::Change`; first | second << 32; third; whether user
-    /// 0 may still change groups as another user) -> principal. Sets the credentials of the calling thread. The process
+    /// (`IdentityChange::to_words`, with 0 for users, 1 for groups, [`NO_NEW_PRIVILEGES`], [`CAPABILITIES`]) ->
+    /// principal. Sets the credentials of the calling thread. The process
     /// holds the key of the principal then. Also ([`SAME_FOR_ALL`]; number of a thread).
     SetIdentity = 70,
     /// (first; count; 1 with the last of them; the groups in the window): the caller's other groups.

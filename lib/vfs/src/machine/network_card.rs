@@ -42,7 +42,7 @@ impl<S: PageStorage> FileTree<S> {
         }
         let folder = self.told_folder(root, "class/net")?;
         let target = format!("../../devices/virtio/net/{}", device::NAME);
-        let owner = FsCredentials { uid: 0, gid: 0 };
+        let owner = FsCredentials::new(0, 0);
         let link = Fresh { mode: linux::S_IFLNK | 0o777, owner, device: (0, 0), target: target.as_bytes() };
         self.create(folder, device::NAME.as_bytes(), link).map(|_| ())
     }
@@ -61,7 +61,7 @@ impl<S: PageStorage> FileTree<S> {
             }
             self.remove(folder, name, false)?;
         }
-        let owner = FsCredentials { uid: 0, gid: 0 };
+        let owner = FsCredentials::new(0, 0);
         let link = Fresh { mode: linux::S_IFLNK | 0o777, owner, device: (0, 0), target };
         self.create(folder, name, link).map(|_| ())
     }

@@ -187,7 +187,7 @@ impl<S: PageStorage> FileTree<S> {
             let target = format!("../../block/{name}");
             self.create(folder, link.as_bytes(), Fresh { target: target.as_bytes(), ..fresh(linux::S_IFLNK | 0o777) })?;
         }
-        let owner = FsCredentials { uid: 0, gid: GROUP };
+        let owner = FsCredentials::new(0, GROUP);
         let node = Fresh { device: (major, minor), owner, ..fresh(linux::S_IFBLK | 0o660) };
         match self.resolve_all(b"/dev").and_then(|folder| self.create(folder, name.as_bytes(), node)) {
             // A root may bring it along.
@@ -221,7 +221,7 @@ impl<S: PageStorage> FileTree<S> {
 }
 
 const fn fresh(mode: u32) -> Fresh<'static> {
-    Fresh { mode, owner: FsCredentials { uid: 0, gid: 0 }, device: (0, 0), target: b"" }
+    Fresh { mode, owner: FsCredentials::new(0, 0), device: (0, 0), target: b"" }
 }
 
 /// Some CPUs as a list of Linux.

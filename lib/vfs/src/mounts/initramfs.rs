@@ -170,13 +170,13 @@ impl<S: PageStorage> FileTree<S> {
     }
 }
 
-const FRESH: Fresh<'static> = Fresh { mode: 0, owner: FsCredentials { uid: 0, gid: 0 }, device: (0, 0), target: b"" };
+const FRESH: Fresh<'static> = Fresh { mode: 0, owner: FsCredentials::new(0, 0), device: (0, 0), target: b"" };
 
 fn fresh(member: &Member<'static>) -> Fresh<'static> {
     let is_link = member.mode & linux::S_IFMT == linux::S_IFLNK;
     Fresh {
         mode: member.mode,
-        owner: FsCredentials { uid: member.uid, gid: member.gid },
+        owner: FsCredentials::new(member.uid, member.gid),
         device: member.device,
         target: if is_link { member.contents } else { b"" },
     }

@@ -337,7 +337,7 @@ impl<S: PageStorage> FileTree<S> {
         memory: u64,
     ) -> Result<(NodeId, Option<VolumeId>)> {
         let number = (FIRST_FREE..).find(|number| !self.volumes.contains_key(number)).ok_or(Errno::ENOSPC)?;
-        let owner = FsCredentials { uid: options.uid.unwrap_or(who.uid), gid: options.gid.unwrap_or(who.gid) };
+        let owner = FsCredentials::new(options.uid.unwrap_or(who.uid), options.gid.unwrap_or(who.gid));
         let mode = linux::S_IFDIR | options.mode.unwrap_or(0o1777);
         let root = self.create_volume_root(number, Fresh { mode, owner, device: (0, 0), target: b"" })?;
         let most_pages = match options.size.unwrap_or(memory / 2) {

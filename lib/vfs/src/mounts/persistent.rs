@@ -458,6 +458,6 @@ fn directory() -> Made {
 }
 
 fn made_as(made: &Made) -> Fresh<'_> {
-    let owner = FsCredentials { uid: made.owner.0, gid: made.owner.1 };
+    let owner = FsCredentials::new(made.owner.0, made.owner.1);
     Fresh { mode: made.mode, owner, device: made.device, target: &made.target }
 }

@@ -14,7 +14,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::lock::{Lock, OwnerLock};

@@ -20,8 +20,8 @@ use linux_abi::errno::Result;
 use runtime::lock::{Guard, Lock};
 use runtime::{EnvironmentId, area, exposed};
 use unix_core::process::capabilities::Capabilities;
-use unix_core::process::credentials::Credentials;
-use unix_core::server::protocol::{Request, SAME_FOR_ALL};
+use unix_core::process::credentials::{Change, Credentials, IdentityChange, KEEP};
+use unix_core::server::protocol::{CAPABILITIES, Request, SAME_FOR_ALL};
 
 /// The record of a thread that differs.
 #[derive(Debug, Default)]
@@ -148,11 +148,25 @@ impl Process {
         if own.is_used() { *own.capabilities.lock() } else { self.attributes.lock().capabilities }
     }
 
-    /// The running thread has these capabilities.
-    pub fn set_capabilities(&self, sets: Capabilities) {
+    /// The running thread has these capabilities. The server is told where that changes what it records.
+    ///
+    /// # Errors
+    /// Those of the server; then nothing has changed.
+    pub fn set_capabilities(&self, sets: Capabilities) -> Result<()> {
         let _turn = self.credentials.turn();
-        let own = self.credentials.lock().clone();
+        let mut own = self.credentials.lock().clone();
+        let before = own.missing;
+        own.renounce(sets.missing());
+        if own.missing == before && sets == self.capabilities() {
+            return Ok(());
+        }
+        if own.missing != before {
+            let (which, wanted, missing) = (CAPABILITIES, [KEEP; 3], own.missing);
+            let change = IdentityChange { which, change: Change::OnFiles, wanted, keeps_groups: false, missing };
+            self.files.lock().on_object(Request::SetIdentity, change.to_words())?;
+        }
         self.record(own, sets);
+        Ok(())
     }
 
     /// The running thread gets other credentials; `ask` has the server record them, and returns the principal whose key

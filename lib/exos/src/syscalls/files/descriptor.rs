@@ -219,7 +219,7 @@ pub(crate) fn ioctl(call: &mut Call<'_>) -> Result<u64> {
         request => match &description.object {
             Object::File { .. } if [ioctl::FICLONE, ioctl::FICLONERANGE].contains(&request) => Err(Errno::EOPNOTSUPP),
             Object::Terminal(terminal) => control::ioctl(terminal, request, argument),
-            Object::Disk(disk) => disk.ioctl(request, argument, call.process.credentials.lock().is_privileged()),
+            Object::Disk(disk) => disk.ioctl(request, argument, call.process.may(linux::CAP_SYS_ADMIN)),
             Object::Other(other) => fcntl_owner::socket_ioctl(call, &description, request, argument)
                 .unwrap_or_else(|| other.ioctl(request, argument)),
             _ => Err(Errno::ENOTTY),

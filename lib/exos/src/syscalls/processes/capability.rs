@@ -65,8 +65,7 @@ pub(crate) fn capset(call: &mut Call<'_>) -> Result<u64> {
     let (halves, _) = bytes.as_chunks::<4>();
     let half = |word: usize, place: usize| halves.get(word * 3 + place).map_or(0, |half| u32::from_le_bytes(*half));
     let wanted = [0, 1, 2].map(|place| (u64::from(half(0, place)) | u64::from(half(1, place)) << 32) & ALL);
-    call.process.set_capabilities(call.process.capabilities().set(wanted)?);
-    Ok(0)
+    call.process.set_capabilities(call.process.capabilities().set(wanted)?).map(|()| 0)
 }
 
 /// What `prctl` does about them; `None`: the operation is another one.
@@ -94,10 +93,8 @@ pub(crate) fn control(
         operation::PR_CAP_AMBIENT => ambient(sets, argument as u32, capability),
         _ => return None,
     };
-    if now != before {
-        process.set_capabilities(now);
-    }
-    Some(outcome)
+    let kept = if now == before { Ok(()) } else { process.set_capabilities(now) };
+    Some(kept.and(outcome))
 }
 
 fn ambient(sets: &mut Capabilities, wanted: u32, capability: u64) -> Result<u64> {

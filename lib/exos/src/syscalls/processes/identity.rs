@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
-use unix_core::process::credentials::{Change, Credentials, KEEP, ResIds};
+use unix_core::process::credentials::{Change, Credentials, IdentityChange, KEEP, ResIds};
 use unix_core::server::protocol::{Request, WINDOW_BYTES};
 use vfs::supplementary_groups::{self, Groups};
 
@@ -51,32 +51,32 @@ pub(crate) fn getresgid(call: &mut Call<'_>) -> Result<u64> {
 
 /// Asks the server, which decides; the own copy follows.
 fn change(call: &Call<'_>, which: u64, change: Change, wanted: [u32; 3]) -> Result<u64> {
-    let [first, second, third] = wanted;
     let before = identity(call);
     let mut wished = before.clone();
     match which {
-        USER => wished.change_user(change, wanted, is_capable(call.process, linux::CAP_SETUID))?,
-        _ => wished.change_group(change, wanted, is_capable(call.process, linux::CAP_SETGID))?,
+        USER => wished.change_user(change, wanted)?,
+        _ => wished.change_group(change, wanted, is_capable(call.process))?,
     }
     let sets = call.process.capabilities();
-    let keeps = which == USER && before.is_privileged() && sets.keeps();
-    wished.keeps_groups |= keeps;
-    let words = [which, change as u64, u64::from(first) | u64::from(second) << 32, u64::from(third), u64::from(keeps)];
+    let keeps_groups = which == USER && before.has(linux::CAP_SETGID) && sets.keeps();
+    wished.keeps_groups |= keeps_groups;
     let sets = match change {
         Change::OnFiles => sets.of_user_on_files(before.acting_on_files(), wished.acting_on_files()),
         _ => sets.of_user(before.user, wished.user),
     };
-    let ask = || call.process.files.lock().on_object(Request::SetIdentity, words);
+    wished.renounce(sets.missing());
+    let change = IdentityChange { which, change, wanted, keeps_groups, missing: wished.missing };
+    let ask = || call.process.files.lock().on_object(Request::SetIdentity, change.to_words());
     call.process.change_credentials(wished, sets, || ask().map(|[held, ..]| held)).map(|()| 0)
 }
 
-fn is_capable(process: &Process, capability: u32) -> bool {
-    process.capabilities().has(capability)
+fn is_capable(process: &Process) -> bool {
+    process.capabilities().has(linux::CAP_SETGID)
 }
 
 /// Whether the caller may take any group.
 fn may_change_groups(process: &Process) -> bool {
-    process.credentials.lock().may_change_groups() && is_capable(process, linux::CAP_SETGID)
+    process.credentials.lock().may_change_groups() && is_capable(process)
 }
 
 fn wanted(call: &Call<'_>, count: usize) -> [u32; 3] {
