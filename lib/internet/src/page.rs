@@ -51,7 +51,8 @@ pub const FILTER: usize = 19;
 pub const URGENT_SKIPPED: usize = 20;
 /// The filter of a raw socket of IPv6 (`ICMP6_FILTER`): four words.
 pub const FILTER_V6: usize = 21;
-/// What the other side wants to be told of by a call of the server: bits of [`watch`]. 0 where that is a process.
+/// What the holders, or the keeper of the wire, want to be told of by the server: bits of [`watch`], and from
+/// [`watch::BELLS`] on the bells that it rings then. 0: nothing.
 pub const WATCH: usize = 25;
 /// Of a socket for datagrams: how often its channels have changed, or it was shut down.
 pub const CHANGES: usize = 26;
@@ -87,12 +88,15 @@ pub mod state {
     pub const CONNECTED: u64 = 3;
 }
 
-/// What the keeper of the wire, which has no predicate for each socket, is told of.
+/// What a sleeper that has no predicate for each of its sockets is told of: the keeper of the wire, and a thread that
+/// waits for many.
 pub mod watch {
-    /// The holders sent something, or nothing more.
+    /// The other side sent something, or nothing more; of a socket that listens: a connection came.
     pub const SENT: u64 = 1;
-    /// They read something, or nothing more.
+    /// The other side read something, or nothing more.
     pub const TAKEN: u64 = 2;
+    /// The first bit of the bells.
+    pub const BELLS: u32 = 8;
 }
 
 /// What happened to a socket that its holders keep in mind.

@@ -1,12 +1,13 @@
 //! Connecting Internet sockets on this machine: the route, the listener's queue, and the other side of the connection.
 
+use alloc::vec::Vec;
 use crate::dispatch::{Answer, FileServer, NOTHING};
 use crate::pages::page_acl::Access;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use exos::wait;
 use internet::address::Endpoint;
 use internet::option::Sort;
-use internet::page::{self, OPTIONS, done, state};
+use internet::page::{self, OPTIONS, done, state, watch};
 use internet::port_table::Protocol;
 use internet::ring::RESET;
 use linux_abi::errno::{Errno, Result};
@@ -62,8 +63,10 @@ impl FileServer {
         if words[page::SENT].load(Acquire) & RESET == 0 && words[page::TAKEN].load(Acquire) & RESET == 0 {
             return;
         }
+        let mut left = Vec::new();
         for other in net.sockets.values_mut().filter(|other| other.peer == Some(node)) {
             other.peer = None;
+            left.push(other.page.clone());
             if other.page.words()[page::DONE].load(Acquire) & done::RESET_TOLD == 0 {
                 other.page.words()[page::ERROR].store(u64::from(Errno::ECONNRESET.number()), SeqCst);
             }
@@ -73,6 +76,7 @@ impl FileServer {
         for (_, word) in words.iter().enumerate().take(OPTIONS).filter(|(at, _)| !kept.contains(at)) {
             word.store(0, SeqCst);
         }
+        left.iter().for_each(|page| self.ring_bells(page, u64::MAX));
     }
 
     /// No other connection has the ends that this one is going to have.
@@ -151,6 +155,7 @@ impl FileServer {
             listening.page.words()[page::CAME].fetch_add(1, SeqCst);
         }
         wait::kick_idle();
+        self.ring_bells(&options, watch::SENT);
         Ok(peer)
     }
 }

@@ -293,7 +293,7 @@ impl FileServer {
             InternetRequest::Receive => self.receive_datagram(caller, node, words),
             InternetRequest::Options => self.take_options(node),
             InternetRequest::Disconnect => self.disconnect_internet(node),
-            InternetRequest::Wake => self.wake_other_side(node),
+            InternetRequest::Wake => self.wake_side(node, words[0] != 0),
             InternetRequest::ResetCard if !has[1] => Err(Errno::EPERM),
             InternetRequest::ResetCard => self.reset_card(),
             InternetRequest::Channels => self.channels_of(caller, node),
@@ -408,6 +408,7 @@ impl FileServer {
         let socket = self.socket_of(node)?;
         socket.backlog = None;
         socket.page.set_state(state::CLOSED);
+        let page = socket.page.clone();
         let (ready, waiting) = (core::mem::take(&mut socket.ready), core::mem::take(&mut socket.waiting));
         let is_bound = socket.is_bound;
         self.net().table.change(node, |binding| binding.listens = false);
@@ -422,6 +423,7 @@ impl FileServer {
             self.refuse(waiting);
         }
         wait::kick_idle();
+        self.ring_bells(&page, u64::MAX);
         Ok(NOTHING)
     }
 
@@ -570,6 +572,7 @@ impl FileServer {
         let Some(peer) = socket.peer.take() else { return };
         let own = socket.page.clone();
         let Ok(other) = self.socket_of(peer) else { return };
+        let beyond = other.page.clone();
         let count = |page: &SocketPage, word: usize| page.words()[word].load(Acquire);
         let ring = Ring::new(count(&other.page, page::SENT), count(&own, page::TAKEN), u64::MAX);
         let is_closed = count(&own, page::TAKEN) & RESET != 0;
@@ -579,6 +582,7 @@ impl FileServer {
             own.words()[page::TAKEN].fetch_or(RESET, SeqCst);
         }
         wait::kick_idle();
+        self.ring_bells(&beyond, u64::MAX);
     }
 
     /// A node that may be a socket has no holder any more: its port is free, and the other side learns of it.

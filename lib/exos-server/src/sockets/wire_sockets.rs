@@ -15,7 +15,7 @@ use exos::wait;
 use internet::address::{Address, Endpoint, Family};
 use internet::datagram::Head;
 use internet::option::{self, Sort, place};
-use internet::page::{self, state};
+use internet::page::{self, state, watch};
 use internet::port_table::Protocol;
 use internet::ring::{FINISHED, LARGE, RESET};
 use linux_abi::errno::{Errno, Result};
@@ -23,6 +23,7 @@ use network::packet::{ICMP, ICMP6, UDP};
 use network::slab::Handle as Connection;
 use runtime::PageNumber;
 use runtime::page::Allocator;
+use unix_core::server::protocol::{BELLS, BELLS_WORDS};
 use vfs::handle::Handle;
 use vfs::inode::NodeId;
 use vfs::mount_table::Location;
@@ -118,14 +119,31 @@ impl FileServer {
         Ok(node)
     }
 
-    /// See [`unix_core::server::protocol::InternetRequest::Wake`]: counts in the page of a socket changed, and the
-    /// keeper asked.
-    pub(crate) fn wake_other_side(&mut self, node: NodeId) -> Result<Answer> {
-        let peer = self.socket_of(node)?.peer.ok_or(Errno::ENOTCONN)?;
-        if self.socket_of(peer)?.page.words()[page::WATCH].swap(0, SeqCst) != 0 {
+    /// See [`unix_core::server::protocol::InternetRequest::Wake`]: counts in the page of a socket changed, and a
+    /// sleeper of the other side, or of this one, asked.
+    pub(crate) fn wake_side(&mut self, node: NodeId, is_own: bool) -> Result<Answer> {
+        let peer = self.socket_of(node)?.peer.ok_or(Errno::ENOTCONN);
+        let other = self.socket_of(if is_own { node } else { peer? })?;
+        if !other.is_wire {
+            let page = other.page.clone();
+            self.ring_bells(&page, u64::MAX);
+        } else if other.page.words()[page::WATCH].swap(0, SeqCst) != 0 {
             self.command_wire(Command::Look(node));
         }
         Ok(NOTHING)
+    }
+
+    /// Something of a socket has changed: threads that wait for many sockets, and for this (bits of [`watch`]), look
+    /// again.
+    pub(crate) fn ring_bells(&self, page: &SocketPage, what: u64) {
+        let watch = &page.words()[page::WATCH];
+        if watch.load(SeqCst) & what == 0 {
+            return;
+        }
+        let bells = watch.swap(0, SeqCst) >> watch::BELLS;
+        let rung = self.notice.words().iter().skip(BELLS).take(BELLS_WORDS).enumerate();
+        rung.filter(|(bell, _)| bells >> bell & 1 != 0).for_each(|(_, word)| drop(word.fetch_add(1, SeqCst)));
+        wait::kick_idle();
     }
 
     /// A socket is closed: the keeper sends what is left of it.
@@ -260,7 +278,9 @@ impl FileServer {
         let Some(socket) = net.sockets.get_mut(&listener).filter(|one| one.backlog.is_some()) else { return false };
         socket.arrived.push_back(Arrived { connection, local, remote });
         socket.page.words()[page::CAME].fetch_add(1, SeqCst);
+        let page = socket.page.clone();
         wait::kick_idle();
+        self.ring_bells(&page, watch::SENT);
         true
     }
 

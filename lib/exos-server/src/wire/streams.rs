@@ -116,7 +116,24 @@ impl Keeper {
         }
     }
 
+    /// Looks at a stream, and rings the bells of threads that wait for what changed.
     fn look_at(
+        &mut self,
+        server: &mut FileServer,
+        (node, sides): (NodeId, &Sides),
+        stream: &mut Stream,
+        now: Time,
+    ) -> Outcome {
+        let counts = || [page::SENT, page::TAKEN].map(|index| sides.peer.words()[index].load(Acquire));
+        let before = counts();
+        let outcome = self.look_closely(server, (node, sides), stream, now);
+        let after = counts();
+        let changed = [watch::SENT, watch::TAKEN].into_iter().zip(before.iter().zip(&after));
+        server.ring_bells(&sides.own, changed.filter(|(_, (before, after))| before != after).map(|(bit, _)| bit).sum());
+        outcome
+    }
+
+    fn look_closely(
         &mut self,
         server: &mut FileServer,
         (node, sides): (NodeId, &Sides),

@@ -80,6 +80,12 @@ pub trait FileOps: Any + Debug + Send + Sync {
         self.wait_terms(event)
     }
 
+    /// Has the server ring bells when what these bits of `internet::page::watch` say changes. False: it cannot, and a
+    /// waiter needs the terms.
+    fn ask_for_bell(&self, _watch: u64) -> bool {
+        false
+    }
+
     /// What becomes true when the other side is gone, or an error comes: that is told to those that ask for nothing.
     fn end_terms(&self) -> Vec<Term> {
         Vec::new()

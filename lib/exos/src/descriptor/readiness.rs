@@ -5,8 +5,13 @@ use super::object::{Event, Object};
 use super::open_file::OpenFile;
 use super::sockets::internet_socket::InternetSocket;
 use super::sockets::socket::Socket;
+use crate::server::client;
+use core::sync::atomic::Ordering::SeqCst;
 use internet::option::Sort;
+use internet::page::watch;
 use linux_raw_sys::general as linux;
+use runtime::predicate::{Operator, Term, word};
+use unix_core::server::protocol::BELLS_WORDS;
 
 pub(crate) const READABLE: u16 = (linux::POLLIN | linux::POLLRDNORM) as u16;
 pub(crate) const WRITABLE: u16 = (linux::POLLOUT | linux::POLLWRNORM) as u16;
@@ -15,6 +20,37 @@ pub(crate) const SPECIAL: u16 = linux::POLLPRI as u16;
 pub(crate) const URGENT: u16 = linux::POLLWRBAND as u16;
 pub(crate) const HUNG_UP: u16 = linux::POLLHUP as u16;
 pub(crate) const BROKEN: u16 = linux::POLLERR as u16;
+
+/// The bell of the running thread, in place of the terms of many sockets. See `unix_core::server::protocol::BELLS`.
+///
+/// A sleeper that waits for more terms than a predicate takes writes its bell into the pages of its sockets. Whatever
+/// changes a socket whose page has a bell has the server ring that: one RPC. Without it the sleeper looks each
+/// millisecond.
+pub(crate) struct Bell {
+    bit: u64,
+    pub(crate) term: Term,
+}
+
+impl Bell {
+    /// Reads it: what comes from here on rings it.
+    pub(crate) fn of_thread() -> Self {
+        let number = runtime::area::number().0 as u32 % BELLS_WORDS as u32;
+        let bell = client::bell(number);
+        Self { bit: 1 << (watch::BELLS + number), term: word(bell, Operator::NotEqual, bell.load(SeqCst)) }
+    }
+
+    /// Whether it rings for these events of a description, or for its end where there are none.
+    pub(crate) fn rings_for(&self, description: &OpenFile, events: impl Iterator<Item = Event>) -> bool {
+        let Object::Other(other) = &description.object else { return false };
+        let bits = events.fold(0, |all, event| match event {
+            Event::Readable => all | watch::SENT,
+            // Room becomes less by writes alone.
+            Event::Writable if other.is_ready(event) => all,
+            Event::Writable => all | watch::TAKEN,
+        });
+        other.ask_for_bell(self.bit | if bits == 0 { watch::SENT } else { bits })
+    }
+}
 
 /// What of `poll` neither files nor pipes nor terminals have: ends of one half, and of sockets what is urgent, which
 /// goes where all else goes, and errors that wait.

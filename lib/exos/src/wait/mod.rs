@@ -23,6 +23,9 @@ pub enum WakeReason {
     TimedOut,
 }
 
+/// Terms that a wait has room for in its predicate, with those for signals and time.
+pub const MOST_TERMS: usize = abi::limits::PREDICATE_TERMS - 9;
+
 /// Waits until one of the terms is true, a time in nanoseconds since boot has come, or a signal calls a function of the
 /// program: then `EINTR`. Signals that stop the process are obeyed here, and the wait continues. More terms than the
 /// kernel takes are looked at again after a millisecond.
@@ -79,7 +82,7 @@ fn directed_yield() -> bool {
 
 /// Sleeps until a term is true, the time has come, or a signal wants to be looked at.
 fn sleep_until_any(terms: &[Term], deadline: Option<u64>) -> Result<()> {
-    const ALMOST_ALL: usize = abi::limits::PREDICATE_TERMS - 9;
+    const ALMOST_ALL: usize = MOST_TERMS;
     const MILLISECOND: u64 = 1_000_000;
     process().trim();
     let mut predicate = Predicate::new();

@@ -7,6 +7,7 @@ use crate::descriptor::fd_pins::Used;
 use crate::descriptor::file_ops::FileOps;
 use crate::descriptor::object::Event;
 use crate::descriptor::open_file::OpenFile;
+use crate::descriptor::readiness::Bell;
 use crate::hw::current::process;
 use crate::wait;
 use alloc::collections::BTreeMap;
@@ -295,8 +296,17 @@ impl FileOps for Set {
         }
         let interests = self.interests.lock();
         let changed = word(&self.changes, Operator::NotEqual, self.changes.load(Relaxed));
-        let waiting = interests.values().filter(|interest| !interest.spent);
-        iter::once(changed).chain(waiting.flat_map(Interest::terms)).collect()
+        let waiting = || interests.values().filter(|interest| !interest.spent);
+        let terms: Vec<Term> = iter::once(changed).chain(waiting().flat_map(Interest::terms)).collect();
+        if terms.len() <= wait::MOST_TERMS {
+            return terms;
+        }
+        let bell = Bell::of_thread();
+        let rings = |interest: &&Interest| {
+            interest.watched().is_some_and(|description| bell.rings_for(&description, interest.wanted()))
+        };
+        let others = waiting().filter(|interest| !rings(interest)).flat_map(Interest::terms);
+        [bell.term, changed].into_iter().chain(others).collect()
     }
 
     /// An event of any descriptor in it is one of the set.

@@ -369,6 +369,10 @@ impl InternetSocket {
         // The connection is the same: what is seen of it holds.
         self.link.lock().seen = self.word(page::STATE).load(Acquire);
         wait::kick_idle();
+        if self.word(page::WATCH).load(SeqCst) != 0 {
+            // Another holder waits for many sockets.
+            let _ = self.ask(InternetRequest::Wake, [1, 0, 0]);
+        }
         if was_over { Err(Errno::ENOTCONN) } else { Ok(()) }
     }
 }
@@ -478,6 +482,18 @@ impl FileOps for InternetSocket {
             _ if event == Event::Readable => self.datagram_changes(),
             _ => Vec::new(),
         }
+    }
+
+    fn ask_for_bell(&self, watch: u64) -> bool {
+        let can_ring = match (self.sort, self.state()) {
+            (Sort::Tcp, state::LISTENING) => true,
+            (Sort::Tcp, state::CONNECTED) => self.link().is_some(),
+            _ => false,
+        };
+        if can_ring {
+            self.word(page::WATCH).fetch_or(watch, SeqCst);
+        }
+        can_ring
     }
 
     fn end_terms(&self) -> Vec<Term> {

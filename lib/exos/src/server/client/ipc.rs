@@ -5,7 +5,7 @@ use super::dcache::notice;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use linux_abi::errno::Result;
-use unix_core::server::protocol::{FUTEX_WAKES, FUTEX_WAKES_WORDS, IpcCommand, IpcKind, Listed, MOUNTS, Request};
+use unix_core::server::protocol::{BELLS, BELLS_WORDS, FUTEX_WAKES, FUTEX_WAKES_WORDS, IpcCommand, IpcKind, Listed, MOUNTS, Request};
 
 impl Client {
     /// One operation that needs no more than words; the result is the words of the answer.
@@ -58,6 +58,11 @@ impl Client {
 /// The word in which the server tells that it has ended a thread's wait for a word of shared memory.
 pub fn futex_wakes(thread: u64) -> &'static AtomicU64 {
     notice(FUTEX_WAKES + thread as usize % FUTEX_WAKES_WORDS)
+}
+
+/// The bell of a thread: the server counts there when a socket changes whose page asks for it.
+pub fn bell(number: u32) -> &'static AtomicU64 {
+    notice(BELLS + number as usize % BELLS_WORDS)
 }
 
 /// The server's count of changes that clients wait for.

@@ -2,7 +2,7 @@
 
 use crate::descriptor::fd_pins::Used;
 use crate::descriptor::object::{Event, Object};
-use crate::descriptor::readiness::{BROKEN, HUNG_UP, READABLE, SPECIAL, WRITABLE, state};
+use crate::descriptor::readiness::{BROKEN, Bell, HUNG_UP, READABLE, SPECIAL, WRITABLE, state};
 use crate::hw::current::thread;
 use crate::hw::usercopy;
 use crate::signal;
@@ -280,9 +280,22 @@ fn scan(call: &Call<'_>, watched: &mut [u64]) -> u64 {
 /// What becomes true when one of the wanted events comes, or an end where none is wanted; the thread that makes it come
 /// is told who waits.
 fn terms(call: &Call<'_>, watched: &[u64]) -> Vec<Term> {
+    let terms = terms_beside(call, watched, None);
+    if terms.len() <= wait::MOST_TERMS {
+        return terms;
+    }
+    let bell = Bell::of_thread();
+    let others = terms_beside(call, watched, Some(&bell));
+    core::iter::once(bell.term).chain(others).collect()
+}
+
+/// Those of what no bell rings for.
+fn terms_beside(call: &Call<'_>, watched: &[u64], bell: Option<&Bell>) -> Vec<Term> {
     let mut terms = Vec::new();
     for one in watched {
-        if let Some(Ok(description)) = description_of(call, *one) {
+        if let Some(Ok(description)) = description_of(call, *one)
+            && bell.is_none_or(|bell| !bell.rings_for(&description, events(wanted_of(*one))))
+        {
             let mut wanted = events(wanted_of(*one)).peekable();
             if wanted.peek().is_none() {
                 terms.extend(description.end_terms());
