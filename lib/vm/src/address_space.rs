@@ -5,7 +5,7 @@
 //! other process can reach the page through its own entry (or the area is shared on purpose).
 
 use crate::cut_pages::CutPages;
-use crate::fault_around::{READAHEAD, SequentialDetector, file_page};
+use crate::fault_around::{READAHEAD, SequentialDetector};
 use crate::lazy_free::LazilyFreed;
 use crate::page_record::{CHUNK_PAGES, COPY_ON_WRITE, FROM_FILE, PageRecord, SHARED, TOGETHER, entry, page_of};
 use crate::vma::{AtFork, Backing, Protection, Vma, VmaList};
@@ -58,6 +58,9 @@ pub trait PageOps {
     /// Of the pages of a file from index `first` up to `end` those that programs touch and that are in memory, in
     /// ascending order: index and number.
     fn working_set(&mut self, node: u64, first: u64, end: u64) -> Result<Vec<(u64, u64)>>;
+    /// How often pages may have left files, counted before they do. The number of a page is right while this is the
+    /// same as before the question, and from then on as long as the page stays mapped.
+    fn cuts(&self) -> u64;
     /// Makes the tables on the way to an address this process's own, so that counts of references are those of pages.
     fn prepare(&mut self, address: u64) -> Result<()>;
     /// In the middle of long work, which no other thread sees: gives the CPU away if the slice is over.
@@ -197,6 +200,10 @@ impl AddressSpace {
         }
         match self.frames.scan(page_address, READAHEAD) {
             (0, missing) => self.fill(pages, &area, page_address, access == Access::Write, missing),
+            (old, _) if is_of_file_and_hidden(&area, old) => {
+                self.frames.set(page_address, 0);
+                self.fill(pages, &area, page_address, access == Access::Write, 1)
+            }
             (old, _) if access == Access::Write && old & COPY_ON_WRITE != 0 => {
                 self.unshare(pages, &area, page_address, old)
             }
@@ -243,14 +250,12 @@ impl AddressSpace {
         if self.journal.as_ref().is_none_or(|journal| journal.has(page_address)) {
             return;
         }
-        let page = match (self.frames.get(page_address), area.backing) {
-            (0, Backing::File { node, offset, .. }) => {
-                let index = (offset + (page_address - area.start)) / PAGE_SIZE;
-                file_page(pages, node, index, false).ok()
-            }
-            (0, _) => None,
-            (entry, _) => Some(page_of(entry)),
-        };
+        if self.frames.get(page_address) == 0 && matches!(area.backing, Backing::File { .. }) {
+            // What the file has there is mapped first: only then does it stay.
+            let _ = self.fill(pages, area, page_address, false, 1);
+        }
+        let entry = self.frames.get(page_address);
+        let page = (entry != 0).then(|| page_of(entry));
         let contents = page.map_or(Ok(Vec::new()), |page| pages.read(page));
         if let (Some(journal), Ok(contents)) = (&mut self.journal, contents) {
             journal.note(page_address, contents);
@@ -383,11 +388,21 @@ impl AddressSpace {
             let Some(last) = rows.last() else { return Ok(()) };
             // To change tables that relatives share takes memory: what is still recorded when there is none comes
             // back with a fault.
-            pages.map(&rows)?;
+            pages.map(&rows).inspect_err(|_| self.hide_files(&rows))?;
             let gone = self.frames.take(start, last.address + PAGE_SIZE);
             let gone: Vec<u64> = gone.into_iter().map(|(_, entry)| page_of(entry)).collect();
             pages.release(&gone);
             pages.give_way();
+        }
+    }
+
+    /// Records that pages of files may not be mapped: some of these rows were changed, and then there was no memory.
+    pub(crate) fn hide_files(&mut self, rows: &[MapRow]) {
+        for address in rows.iter().map(|row| row.address) {
+            let entry = self.frames.get(address) & !PRESENT;
+            if self.areas.find(address).is_some_and(|area| is_of_file_and_hidden(area, entry)) {
+                self.frames.set(address, entry);
+            }
         }
     }
 
@@ -412,7 +427,8 @@ impl AddressSpace {
         }
         let mut rows = Vec::with_capacity(((end - start) / PAGE_SIZE).min(CHUNK_PAGES) as usize);
         for area in self.areas.parts(start, end) {
-            for (address, old) in self.frames.within(area.start, area.end) {
+            let there = self.frames.within(area.start, area.end);
+            for (address, old) in there.filter(|(_, old)| !is_of_file_and_hidden(&area, *old)) {
                 let entry = entry_for(&area, page_of(old), old & (COPY_ON_WRITE | SHARED | FROM_FILE));
                 if entry != old {
                     rows.push(MapRow { address, entry });
@@ -687,6 +703,11 @@ fn note(list: &mut Vec<u64>, address: u64, most: usize) -> bool {
         list.push(before);
     }
     true
+}
+
+/// Whether an entry is that of a file's page which may not be mapped. Such a page may have left its file.
+const fn is_of_file_and_hidden(area: &Vma, entry: u64) -> bool {
+    matches!(area.backing, Backing::File { .. }) && entry & (FROM_FILE | SHARED) != 0 && entry & PRESENT == 0
 }
 
 /// The entry for a page in an area.

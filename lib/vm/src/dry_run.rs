@@ -88,6 +88,11 @@ impl PageOps for DryRun {
         self.unsupported()
     }
 
+    fn cuts(&self) -> u64 {
+        // The process that maps what was planned looks.
+        0
+    }
+
     fn prepare(&mut self, _: u64) -> Result<()> {
         self.unsupported()
     }

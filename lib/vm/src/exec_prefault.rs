@@ -31,12 +31,14 @@ pub(crate) struct Plan {
     fresh: Vec<(u64, u64)>,
     /// What the first of these begin with: page of the file, and address.
     copies: Vec<(u64, u64)>,
+    /// How often pages may have left files when these were asked for.
+    cuts: u64,
 }
 
 impl Plan {
     /// Nothing yet, with room for so many pages.
-    pub(crate) fn of(pages: usize) -> Self {
-        Self { rows: Vec::with_capacity(pages), ..Self::default() }
+    pub(crate) fn of(pages: usize, cuts: u64) -> Self {
+        Self { rows: Vec::with_capacity(pages), cuts, ..Self::default() }
     }
 }
 
@@ -45,7 +47,7 @@ impl AddressSpace {
     /// `set` are the pages that programs touch, index and number.
     pub fn fill_for_start(&mut self, pages: &mut impl PageOps, node: u64, set: &[(u64, u64)], place: Range<u64>) {
         let areas = self.areas.within(place.start, place.end);
-        let mut plan = Plan::of(set.len() + ZEROS as usize);
+        let mut plan = Plan::of(set.len() + ZEROS as usize, pages.cuts());
         if !set.is_empty() {
             self.note_warm(place);
             for area in &areas {
@@ -62,7 +64,7 @@ impl AddressSpace {
 
     /// Brings zeros where a program that begins is going to write.
     pub fn fill_with_few_zeros(&mut self, pages: &mut impl PageOps, place: Range<u64>) {
-        let mut plan = Plan::default();
+        let mut plan = Plan::of(0, pages.cuts());
         self.areas.within(place.start, place.end).iter().for_each(|area| self.plan_zeros(&mut plan, area));
         self.carry_out(pages, plan);
     }
@@ -107,9 +109,10 @@ impl AddressSpace {
         plan.fresh.extend(missing.map(|address| (address, entry_for(area, 0, 0))));
     }
 
-    /// All that pages are at hand for, or nothing; then fresh ones, as far as there are any.
+    /// All that pages are at hand for, or nothing; then fresh ones, as far as there are any. Where pages may have left
+    /// the files meanwhile nothing stays: all of it comes again when it is touched.
     pub(crate) fn carry_out(&mut self, pages: &mut impl PageOps, plan: Plan) {
-        let Plan { mut rows, fresh, copies } = plan;
+        let Plan { mut rows, fresh, copies, cuts } = plan;
         let mut numbers = vec![0; fresh.len()];
         let used = pages.take_used(&mut numbers);
         let (at_hand, missing) = fresh.split_at(used);
@@ -129,6 +132,10 @@ impl AddressSpace {
         let first = other_copies.iter().map(|(page, _)| *page).chain(core::iter::repeat(NO_PAGE));
         let missing = missing.iter().zip(first);
         self.supply_all(pages, missing.map(|((address, entry), page)| (*address, with(*entry, page))).collect());
+        if pages.cuts() != cuts {
+            let planned = rows.iter().map(|row| row.address).chain(fresh.iter().map(|(address, _)| *address));
+            planned.for_each(|address| _ = self.drop_pages(pages, address, address + PAGE_SIZE));
+        }
     }
 
     /// Brings fresh pages, each at an address and with what is in the page that its entry names, those in a row

@@ -64,18 +64,14 @@ impl AddressSpace {
         missing: usize,
     ) -> Filled {
         match area.backing {
-            Backing::File { node, offset, writable } if area.shared => {
-                let index = (offset + (address - area.start)) / PAGE_SIZE;
-                let page = file_page(pages, node, index, writable)?;
-                self.put(pages, address, entry_for(area, page, SHARED))
-            }
-            Backing::File { node, offset, .. } => {
+            Backing::File { .. } if area.shared => self.fill_around(pages, area, address, 1),
+            Backing::File { node, .. } => {
                 if self.is_copy {
                     self.note_touched(address);
                 }
                 let around = if self.warm_up(pages, area, (node, write)) { AROUND_WARM } else { FAULT_AROUND };
                 if self.frames.get(address) == 0 {
-                    self.fill_around(pages, area, address, (node, offset), around)?;
+                    self.fill_around(pages, area, address, around)?;
                 }
                 let is_shown = self.frames.get(address) & COPY_ON_WRITE != 0;
                 if write && is_shown { self.take_copy(pages, area, address) } else { Ok(()) }
@@ -139,13 +135,14 @@ impl AddressSpace {
             let offset = shows(part, node).unwrap_or(0);
             (first, end) = (offset.min(first), end.max(offset + part.bytes()));
         }
+        let cuts = pages.cuts();
         let set = pages.working_set(node, first / PAGE_SIZE, end.div_ceil(PAGE_SIZE)).unwrap_or_default();
         if set.is_empty() {
             return false;
         }
         self.note_warm(place);
         let writes = (writes || is_library) && !self.keeps_journal();
-        let mut plan = Plan::of(set.len());
+        let mut plan = Plan::of(set.len(), cuts);
         for part in &parts {
             self.plan_pages(&mut plan, part, (shows(part, node).unwrap_or(0), writes), &set);
         }
@@ -171,31 +168,62 @@ impl AddressSpace {
         self.warm = pieces.take(WARM).collect();
     }
 
-    /// The page of a private mapping of a file, with its neighbours: those of an aligned range of `around` pages.
-    fn fill_around(
+    /// The page of a file, with its neighbours: those of an aligned range of `around` pages.
+    fn fill_around(&mut self, pages: &mut impl PageOps, area: &Vma, address: u64, around: u64) -> Filled {
+        let base = address & !(around * PAGE_SIZE - 1);
+        let (start, end) = (base.max(area.start), area.end.min(base + around * PAGE_SIZE));
+        let mut entries = [0; FAULT_AROUND as usize];
+        let entries = &mut entries[..((end - start) / PAGE_SIZE) as usize];
+        let wanted = ((address - start) / PAGE_SIZE) as usize;
+        let cuts = pages.cuts();
+        ask(pages, area, (start, wanted), entries)?;
+        for (entry, there) in entries.iter_mut().zip(self.frames.chunk_of(start)) {
+            *entry = if *there == 0 { *entry } else { 0 };
+        }
+        let mut outcome = self.put_many(pages, start, entries);
+        if outcome.is_err() {
+            // One of the neighbours may have left the file meanwhile.
+            entries.iter_mut().enumerate().filter(|(index, _)| *index != wanted).for_each(|(_, entry)| *entry = 0);
+            outcome = self.put(pages, address, entries[wanted]);
+        }
+        if pages.cuts() == cuts { outcome } else { self.confirm(pages, area, (start, wanted), entries) }
+    }
+
+    /// Pages may have left the file since it was asked for these, which are mapped. Those stay that the file has still:
+    /// a page that is mapped when it is told stays the file's. The page that is wanted comes again if need be.
+    #[cold]
+    fn confirm(
         &mut self,
         pages: &mut impl PageOps,
         area: &Vma,
-        address: u64,
-        (node, offset): (u64, u64),
-        around: u64,
+        (start, wanted): (u64, usize),
+        mapped: &mut [u64],
     ) -> Filled {
-        let base = address & !(around * PAGE_SIZE - 1);
-        let (start, end) = (base.max(area.start), area.end.min(base + around * PAGE_SIZE));
-        let index_of = |address: u64| (offset + (address - area.start)) / PAGE_SIZE;
-        let mut entries = [0; FAULT_AROUND as usize];
-        let entries = &mut entries[..((end - start) / PAGE_SIZE) as usize];
-        let found = pages.file_pages(node, index_of(address), false, index_of(start), entries);
-        if !found.map_err(|_| FaultError::OutOfMemory)? {
-            return Err(FaultError::PastEnd);
+        loop {
+            pages.give_way();
+            let cuts = pages.cuts();
+            let mut told = [0; FAULT_AROUND as usize];
+            let found = ask(pages, area, (start, wanted), &mut told[..mapped.len()]);
+            for ((mapped, told), address) in mapped.iter().zip(told).zip((start..).step_by(PAGE_SIZE as usize)) {
+                if *mapped != 0 && *mapped != told {
+                    pages.map(&[MapRow { address, entry: 0 }]).map_err(|_| FaultError::OutOfMemory)?;
+                    self.frames.set(address, 0);
+                }
+            }
+            found?;
+            if mapped[wanted] == told[wanted] {
+                return Ok(());
+            }
+            mapped.fill(0);
+            mapped[wanted] = told[wanted];
+            let outcome = self.put(pages, start + wanted as u64 * PAGE_SIZE, told[wanted]);
+            if pages.cuts() == cuts {
+                return outcome;
+            }
+            if outcome.is_err() {
+                mapped[wanted] = 0;
+            }
         }
-        let plain = entry_for(area, 0, COPY_ON_WRITE | FROM_FILE);
-        for (entry, there) in entries.iter_mut().zip(self.frames.chunk_of(start)) {
-            *entry = if *entry == 0 || *there != 0 { 0 } else { plain | *entry << PAGE_SIZE.trailing_zeros() };
-        }
-        let wanted = entries[((address - start) / PAGE_SIZE) as usize];
-        // One of the neighbours may have left the file meanwhile.
-        self.put_many(pages, start, entries).or_else(|_| self.put(pages, address, wanted))
     }
 
     /// Gives the process a page of its own in place of the one that lies at the address, with the same contents. The
@@ -225,14 +253,21 @@ pub(crate) const fn shows(area: &Vma, wanted: u64) -> Option<u64> {
     }
 }
 
-/// One page of a file, which this process is to write where it lies or not.
-pub(crate) fn file_page(pages: &mut impl PageOps, node: u64, index: u64, write: bool) -> Result<u64, FaultError> {
-    let mut page = [0];
-    match pages.file_pages(node, index, write, index, &mut page) {
-        Ok(true) => Ok(page[0]),
-        Ok(false) => Err(FaultError::PastEnd),
-        Err(_) => Err(FaultError::OutOfMemory),
+/// The entries for pages of the file that an area shows, from `start` on, as far as they are in memory, else 0. The one
+/// at index `wanted` is brought, to be written where it lies if the area is shared.
+fn ask(pages: &mut impl PageOps, area: &Vma, (start, wanted): (u64, usize), entries: &mut [u64]) -> Filled {
+    let Backing::File { node, offset, writable } = area.backing else { return Err(FaultError::PastEnd) };
+    let first = (offset + (start - area.start)) / PAGE_SIZE;
+    match pages.file_pages(node, first + wanted as u64, writable && area.shared, first, entries) {
+        Ok(true) => {}
+        Ok(false) => return Err(FaultError::PastEnd),
+        Err(_) => return Err(FaultError::OutOfMemory),
     }
+    let plain = entry_for(area, 0, if area.shared { SHARED } else { COPY_ON_WRITE | FROM_FILE });
+    for entry in entries.iter_mut().filter(|entry| **entry != 0) {
+        *entry = plain | *entry << PAGE_SIZE.trailing_zeros();
+    }
+    Ok(())
 }
 
 // An aligned range of a file's pages lies in one chunk of the record.

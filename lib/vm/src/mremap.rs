@@ -131,6 +131,7 @@ impl AddressSpace {
         pages.map(&rows(to, true)).and_then(|()| pages.map(&rows(from, false))).inspect_err(|_| {
             // Whatever is not back at its old place comes with a fault; the tables at the new one are there by now.
             let _ = pages.map(&rows(to, false));
+            self.hide_files(&rows(from, false));
         })?;
         for (address, entry) in self.frames.take(from, from + bytes) {
             self.frames.set(address - from + to, entry);

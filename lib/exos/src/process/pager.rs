@@ -3,7 +3,7 @@
 use crate::budget;
 use crate::hw::page_tables::{PageTables, TableEditor, supply};
 use crate::hw::usercopy;
-use crate::server::client::Client;
+use crate::server::client::{self, Client};
 use abi::budget::Resource;
 use abi::page_table::MapRow;
 use alloc::vec;
@@ -251,6 +251,10 @@ impl PageOps for OwnPages<'_> {
 
     fn working_set(&mut self, node: u64, first: u64, end: u64) -> Result<Vec<(u64, u64)>> {
         self.files.lock().working_set(node, first, end)
+    }
+
+    fn cuts(&self) -> u64 {
+        client::cuts()
     }
 
     fn prepare(&mut self, address: u64) -> Result<()> {

@@ -25,6 +25,7 @@ fn after_fork_each_sees_what_was_and_its_own_writes() {
             at_hand: 0,
             gave_way: 0,
             held: BTreeMap::new(),
+            evicts: None,
         };
         let (mut parent, mut child) = (process(0), process(1));
         let mut space = AddressSpace::default();

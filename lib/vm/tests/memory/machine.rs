@@ -17,6 +17,10 @@ pub(crate) const FILE: u64 = 1 << 20;
 pub(crate) const FILE_PAGES: u64 = 50;
 /// A file that has more pages, and how many.
 pub(crate) const LARGE_FILE: u64 = 5;
+/// Pages of files that come after an eviction have numbers so much higher.
+const EVICTED: u64 = 1 << 20;
+/// What a page holds that was evicted: another file has it.
+const OF_ANOTHER: u8 = 0xdd;
 pub(crate) const LARGE_FILE_PAGES: u64 = 900;
 
 const fn pages_of_file(node: u64) -> u64 {
@@ -31,6 +35,31 @@ pub(crate) struct Machine {
     pub(crate) next: u64,
     /// Number of the last page that there is; 0: there are enough.
     pub(crate) last: u64,
+    /// The pages of files that were told: file, index, and number.
+    told: BTreeMap<(u64, u64), u64>,
+    /// Pages of files that were evicted: what they held.
+    evicted: BTreeMap<(u64, u64), u8>,
+    /// How often pages may have left files.
+    cuts: u64,
+}
+
+impl Machine {
+    /// The page of a file: at first page `FILE + f * 1000 + n` of the machine for page `n` of file `f`, which holds
+    /// `n`; another one when it was evicted.
+    fn page_of_file(&mut self, node: u64, index: u64) -> u64 {
+        let first = FILE + node * 1000 + index;
+        let number = match self.evicted.remove(&(node, index)) {
+            None => *self.told.entry((node, index)).or_insert(first),
+            Some(held) => {
+                let number = first + EVICTED * self.cuts;
+                self.contents.insert(number, held);
+                self.told.insert((node, index), number);
+                number
+            }
+        };
+        self.contents.entry(number).or_insert(index as u8);
+        number
+    }
 }
 
 /// One process's tables over the machine.
@@ -48,6 +77,8 @@ pub(crate) struct Process {
     pub(crate) gave_way: u64,
     /// How often each file is held.
     pub(crate) held: BTreeMap<u64, i32>,
+    /// Where pages are evicted before they are mapped: when.
+    pub(crate) evicts: Option<fastrand::Rng>,
 }
 
 impl Process {
@@ -84,6 +115,25 @@ impl Process {
 }
 
 impl Process {
+    /// Evicts all pages of files that no process maps.
+    pub(crate) fn evict(&self) {
+        let others = self.others.borrow();
+        let mapped: BTreeSet<u64> = others.iter().flat_map(|table| table.values().map(|entry| page_of(*entry))).collect();
+        let machine = &mut *self.machine.borrow_mut();
+        machine.cuts += 1;
+        for (place, number) in machine.told.extract_if(.., |_, number| !mapped.contains(number)) {
+            let held = machine.contents.insert(number, OF_ANOTHER);
+            machine.evicted.extend(held.map(|held| (place, held)));
+        }
+    }
+
+    /// The same at times, in the middle of an operation.
+    fn evict_at_times(&mut self) {
+        if self.evicts.as_mut().is_some_and(|random| random.u8(..3) == 0) {
+            self.evict();
+        }
+    }
+
     fn copy_page(&self, from: u64, to: u64) -> Result<()> {
         let mut machine = self.machine.borrow_mut();
         let value = machine.contents[&from];
@@ -105,6 +155,7 @@ impl PageOps for Process {
         Ok(page)
     }
     fn supply(&mut self, start: u64, entries: &mut [u64]) -> usize {
+        self.evict_at_times();
         for (done, entry) in entries.iter_mut().enumerate() {
             let Ok(page) = self.allocate() else { return done };
             let address = start + done as u64 * PAGE_SIZE;
@@ -151,6 +202,7 @@ impl PageOps for Process {
         });
     }
     fn map(&mut self, rows: &[MapRow]) -> Result<()> {
+        self.evict_at_times();
         for row in rows {
             let is_there = row.entry & PRESENT != 0 || self.table.contains_key(&row.address);
             if let Some((left, changed)) = &mut self.rows_left
@@ -174,6 +226,7 @@ impl PageOps for Process {
         originals.iter().zip(places).try_for_each(|(from, to)| self.copy_page(*from, *to))
     }
     fn copy_to(&mut self, copies: &[(u64, u64)]) -> Result<()> {
+        self.evict_at_times();
         copies.iter().try_for_each(|(page, address)| self.copy_page(*page, page_of(self.table[address])))
     }
     fn fill(&mut self, page: u64, contents: &[u8]) -> Result<()> {
@@ -181,6 +234,7 @@ impl PageOps for Process {
         Ok(())
     }
     fn read(&mut self, page: u64) -> Result<Vec<u8>> {
+        self.evict_at_times();
         Ok(vec![self.machine.borrow().contents[&page]; PAGE_SIZE as usize])
     }
     fn is_sole(&self, page: u64) -> bool {
@@ -188,22 +242,19 @@ impl PageOps for Process {
         let references: usize = self.others.borrow().iter().map(mapped).sum();
         self.machine.borrow().owner.get(&page) == Some(&self.number) && references == 1
     }
-    /// Page `n` of file `f` is page `FILE + f * 1000 + n` of the machine and holds `n`; every third is not in memory.
+    /// Every third page of a file is not in memory.
     fn file_pages(&mut self, node: u64, wanted: u64, _: bool, first: u64, numbers: &mut [u64]) -> Result<bool> {
         for (index, number) in (first..).zip(numbers).filter(|(index, _)| *index == wanted || index % 3 != 0) {
             if index < pages_of_file(node) {
-                *number = FILE + node * 1000 + index;
-                self.machine.borrow_mut().contents.insert(*number, index as u8);
+                *number = self.machine.borrow_mut().page_of_file(node, index);
             }
         }
         Ok(wanted < pages_of_file(node))
     }
     fn working_set(&mut self, node: u64, first: u64, end: u64) -> Result<Vec<(u64, u64)>> {
         let is_touched = |index: &u64| node >= 4 && index % 5 == 1;
-        let set: Vec<u64> = (first..end.min(pages_of_file(node))).filter(is_touched).collect();
-        set.iter()
-            .for_each(|index| _ = self.machine.borrow_mut().contents.insert(FILE + node * 1000 + index, *index as u8));
-        Ok(set.into_iter().map(|index| (index, FILE + node * 1000 + index)).collect())
+        let set = (first..end.min(pages_of_file(node))).filter(is_touched);
+        Ok(set.map(|index| (index, self.machine.borrow_mut().page_of_file(node, index))).collect())
     }
     fn allocate_many(&mut self, places: &mut [u64]) -> Result<()> {
         let machine = self.machine.borrow();
@@ -212,6 +263,9 @@ impl PageOps for Process {
         }
         drop(machine);
         places.iter_mut().try_for_each(|place| self.allocate().map(|page| *place = page))
+    }
+    fn cuts(&self) -> u64 {
+        self.machine.borrow().cuts
     }
     fn prepare(&mut self, _: u64) -> Result<()> {
         Ok(())
@@ -236,5 +290,6 @@ pub(crate) fn alone() -> Process {
         at_hand: 0,
         gave_way: 0,
         held: BTreeMap::new(),
+        evicts: None,
     }
 }

@@ -3,6 +3,7 @@
 mod areas;
 mod begin;
 mod changes;
+mod evicted;
 mod faults;
 mod files;
 mod fork;

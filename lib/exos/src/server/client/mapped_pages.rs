@@ -6,21 +6,18 @@
 //! page that leaves its file is given up by the server while it is mapped here, so that nothing else ever shows
 //! through.
 
-use super::Client;
-use super::dcache::notice;
+use super::{Client, cuts};
 use crate::hw::current::process;
 use crate::hw::mapping::Mapping;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::mem::take;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
-use core::sync::atomic::fence;
+use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::address_map::PAGE_SIZE;
 use linux_abi::errno::Result;
 use linux_raw_sys::general::S_IFREG;
 use runtime::{PageNumber, clock, exposed};
-use unix_core::server::protocol;
 use vfs::handle::node_of;
 use vfs::inode::{Status, is_read_noted};
 
@@ -102,7 +99,6 @@ impl Client {
         let mut number = [0];
         // The page is the file's as long as what is shown is what was shown before the question, and no page left a
         // file until it was mapped. A page that is mapped leaves its file only by a change that is shown.
-        let cuts = || notice(protocol::CUTS).load(Acquire);
         let before = cuts();
         let (sequence, _) = self.catalogue()?.stamped(node_of(place.0))?;
         if !self.pages(place.0, place.1, false, place.1, &mut number).ok()? {
@@ -110,9 +106,9 @@ impl Client {
         }
         let process = process();
         let window = process.mappings.lock().open_own(vec![PageNumber(number[0])], process.session_key, false).ok()?;
-        fence(SeqCst);
+        let is_cut = cuts() != before;
         let is_same = self.catalogue()?.stamped(node_of(place.0)).is_some_and(|(after, _)| after == sequence);
-        if !is_same || cuts() != before {
+        if !is_same || is_cut {
             process.mappings.lock().close(&window);
             return None;
         }

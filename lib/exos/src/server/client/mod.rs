@@ -40,6 +40,8 @@ use crate::hw::plain_wait::wait_plainly;
 use crate::loader::cpu_entry;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use core::sync::atomic::fence;
 use linux_abi::errno::{Errno, Result};
 use runtime::predicate::{Operator, clock, word};
 use runtime::transfer::{self, Kind, Message};
@@ -161,6 +163,14 @@ impl Client {
         self.window()?.read(0, &mut bytes)?;
         Ok(bytes)
     }
+}
+
+/// How often pages may have left files. An answer tells pages of a file: they are the file's if this is the same before
+/// the question and when they are mapped.
+pub fn cuts() -> u64 {
+    // What was mapped before is counted as mapped before the server looks what it may evict.
+    fence(SeqCst);
+    dcache::notice(protocol::CUTS).load(Acquire)
 }
 
 /// The pages of a window, as `Attach` tells them.

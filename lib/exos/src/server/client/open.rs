@@ -3,7 +3,7 @@
 use super::dcache::notice;
 use super::handles::Kept;
 use super::io::numbered;
-use super::{Client, Found};
+use super::{Client, Found, cuts};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Acquire;
@@ -79,7 +79,7 @@ impl Client {
     /// Opens a regular file that may be executed, with what it takes to begin it.
     pub fn open_program(&mut self, at: u64, path: &[u8], runs: bool) -> Result<Found<OpenedProgram>> {
         let length = self.put_path(path)?;
-        let [cuts, generation] = [protocol::CUTS, protocol::PROGRAMS].map(|count| notice(count).load(Acquire));
+        let (cuts, generation) = (cuts(), program_generation());
         let found = self.on_path([Request::OpenExec as u64, at, length, u64::from(runs), 0, 0])?;
         let window = self.window()?;
         let take = |from: u64, length: u64| {
@@ -165,12 +165,12 @@ impl Client {
 
     /// All pages of a file that programs touch; none where they cannot be told.
     pub fn touched(&mut self, node: u64) -> PrefaultSet {
-        let cuts = notice(protocol::CUTS).load(Acquire);
+        let cuts = cuts();
         PrefaultSet { pages: self.working_set(node, 0, u64::MAX).unwrap_or_default(), cuts }
     }
 
     /// Whether pages that were told are surely the file's still.
     pub fn are_current(&self, touched: &PrefaultSet) -> bool {
-        notice(protocol::CUTS).load(Acquire) == touched.cuts
+        cuts() == touched.cuts
     }
 }
