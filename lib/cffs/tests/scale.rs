@@ -4,6 +4,9 @@
 mod support;
 
 use cffs::arena::Arena;
+use cffs::error::Error;
+use cffs::file::MAX_SIZE;
+use cffs::layout::indirect;
 use cffs::layout::inode::FILE;
 use cffs::name::New;
 use support::{System, check, volume, with};
@@ -45,5 +48,56 @@ fn a_directory_of_100_000_names_costs_at_most_twice_one_of_1_000() {
         println!("create, lookup, unlink of 200 names: {small:?} of 1,000; {large:?} of {names}");
         assert!((0..3).all(|index| large[index] <= 2 * small[index]), "{small:?} {large:?}");
     });
+    check(&device, &mut arena);
+}
+
+/// Holes of hundreds of gibibytes are walked by indirect blocks, not by blocks.
+#[test]
+fn operations_on_a_sparse_file_of_the_largest_size_take_few_steps() {
+    const MIDDLE: u64 = 1 << 37;
+    let (device, mut arena) = (volume(2_000), Arena::new(64, 512));
+    with(&device, &mut arena, |system| {
+        let file = system.create(system.root(), b"sparse", &New { mode: FILE, ..New::default() }).expect("room");
+        let before = system.counts();
+        assert_eq!(system.truncate(file, MAX_SIZE), Ok(()));
+        assert_eq!(system.truncate(file, MAX_SIZE + 1), Err(Error::FileTooLarge));
+        assert_eq!(system.write(file, MIDDLE + 1, b"far"), Ok(3));
+        assert_eq!(system.write(file, MAX_SIZE - 3, b"end"), Ok(3));
+        let holes = |system: &mut System<'_>| [0, MIDDLE].map(|from| system.next_hole(file, from).expect("a file"));
+        assert_eq!(holes(system), [Some(0), Some(MIDDLE + 4096)]);
+        assert_eq!(system.next_data(file, 0), Ok(Some(MIDDLE)));
+        assert_eq!(system.punch(file, 0, MAX_SIZE - 4096), Ok(()));
+        assert_eq!(system.next_data(file, 0), Ok(Some(MAX_SIZE - 4096)));
+        assert_eq!(system.punch(file, 0, u64::MAX), Ok(()));
+        assert_eq!((system.next_data(file, 0), holes(system)), (Ok(None), [Some(0), Some(MIDDLE)]));
+        assert_eq!(system.attributes(file).map(|inode| (inode.size, inode.blocks)), Ok((MAX_SIZE, 0)));
+        let after = system.counts();
+        let steps = after.reads - before.reads + after.transactions - before.transactions;
+        assert!(steps < 60, "{steps} reads and transactions");
+    });
+    check(&device, &mut arena);
+}
+
+/// The number of blocks of a file says whether it has holes.
+#[test]
+fn a_file_without_holes_has_as_many_blocks_as_its_size_says() {
+    let (device, mut arena) = (volume(8_000), Arena::new(256, 1024));
+    with(&device, &mut arena, |system| {
+        for blocks in [0, 1, 4, 5, 500, 501, 996, 997, 1500] {
+            let name = format!("{blocks}");
+            let file = system.create(system.root(), name.as_bytes(), &New { mode: FILE, ..New::default() });
+            let file = file.expect("room");
+            for index in 0..blocks {
+                assert_eq!(system.write(file, index * 4096, &[1; 4096]), Ok(4096));
+            }
+            let expected = indirect::blocks_of_whole(blocks);
+            assert_eq!(system.attributes(file).map(|inode| inode.blocks), Ok(expected), "{blocks} blocks");
+            system.unlink(system.root(), name.as_bytes()).expect("it is there");
+            system.sync().expect("the device works");
+            system.sync().expect("the device works");
+        }
+    });
+    let all = |blocks: u64| indirect::blocks_of_whole(blocks) - blocks;
+    assert_eq!([500, 501, 246_516, 246_517].map(all), [1, 3, 498, 501]);
     check(&device, &mut arena);
 }

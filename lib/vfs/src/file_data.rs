@@ -113,7 +113,8 @@ impl<S: PageStorage> FileTree<S> {
         count: u64,
         mut each: impl FnMut(usize, &mut [u8]),
     ) -> Result<u64> {
-        let end = offset.checked_add(count).filter(|end| *end <= LARGEST).ok_or(Errno::EFBIG)?;
+        let largest = self.largest(id);
+        let end = offset.checked_add(count).filter(|end| *end <= largest).ok_or(Errno::EFBIG)?;
         if count == 0 {
             return Ok(0);
         }
@@ -179,7 +180,7 @@ impl<S: PageStorage> FileTree<S> {
 
     /// Sets the size; what is cut off is gone, what is added is a hole.
     pub fn truncate(&mut self, id: NodeId, size: u64) -> Result<()> {
-        if size > LARGEST {
+        if size > self.largest(id) {
             return Err(Errno::EFBIG);
         }
         self.bring_into_pages(id)?;
@@ -295,9 +296,12 @@ impl<S: PageStorage> FileTree<S> {
             return Ok(page);
         }
         // What is on the disk already has its block there.
-        let page = if index < self.node(id)?.stored { self.take_page_of_block(id)? } else { self.take_page(id)? };
-        let Body::Pages(pages) = &mut self.contents_mut(id)?.body else { return Err(Errno::EINVAL) };
+        let has_block = self.node(id)?.on_disk.has(index);
+        let page = if has_block { self.take_page_of_block(id)? } else { self.take_page(id)? };
+        let node = self.contents_mut(id)?;
+        let Body::Pages(pages) = &mut node.body else { return Err(Errno::EINVAL) };
         pages.put(index, page);
+        node.on_disk.in_memory += u64::from(has_block);
         Ok(page)
     }
 }

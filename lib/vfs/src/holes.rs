@@ -1,6 +1,6 @@
 //! Holes and data of a file, and room made in advance: `lseek` with SEEK_HOLE and SEEK_DATA, `fallocate`.
 
-use crate::file_data::{LARGEST, PageStorage};
+use crate::file_data::PageStorage;
 use crate::inode::{Body, NodeId};
 use crate::namespace::FileTree;
 use alloc::vec::Vec;
@@ -15,14 +15,9 @@ impl<S: PageStorage> FileTree<S> {
         if offset >= node.size {
             return Err(Errno::ENXIO);
         }
-        let Body::Pages(pages) = &node.body else { return Ok(if hole { node.size } else { offset }) };
+        let Body::Pages(_) = &node.body else { return Ok(if hole { node.size } else { offset }) };
         let at = offset / PAGE_SIZE;
-        // What lies on a disk counts as data.
-        if !hole && at < node.stored {
-            return Ok(offset);
-        }
-        let at = at.max(node.stored);
-        let found = if hole { Some(pages.hole_from(at)) } else { pages.from(at).next().map(|(index, _)| index) };
+        let found = if hole { Some(node.next_hole(at)) } else { node.next_data(at) };
         match found.map(|index| offset.max(index * PAGE_SIZE)).filter(|place| *place < node.size) {
             Some(place) => Ok(place),
             None if hole => Ok(node.size),
@@ -32,7 +27,8 @@ impl<S: PageStorage> FileTree<S> {
 
     /// `fallocate`: makes room for `length` bytes, or takes it away.
     pub fn allocate(&mut self, id: NodeId, mode: u32, offset: u64, length: u64) -> Result<()> {
-        let end = offset.checked_add(length).filter(|end| *end <= LARGEST).ok_or(Errno::EFBIG)?;
+        let largest = self.largest(id);
+        let end = offset.checked_add(length).filter(|end| *end <= largest).ok_or(Errno::EFBIG)?;
         if length == 0 {
             return Err(Errno::EINVAL);
         }
@@ -56,15 +52,21 @@ impl<S: PageStorage> FileTree<S> {
     /// Gives every hole between two places a page; all or nothing.
     fn fill_holes(&mut self, id: NodeId, start: u64, end: u64) -> Result<()> {
         self.bring_into_pages(id)?;
-        let (first, end) = ((start / PAGE_SIZE).max(self.node(id)?.stored), end.div_ceil(PAGE_SIZE));
-        if first >= end {
-            return Ok(());
-        }
-        let Body::Pages(pages) = &self.node(id)?.body else { return Err(Errno::EINVAL) };
-        let there = pages.from(first).take_while(|(index, _)| *index < end).count() as u64;
-        let missing = (end - first).saturating_sub(there);
-        if missing > self.store.room() {
-            return Err(Errno::ENOSPC);
+        let (mut at, end) = (start / PAGE_SIZE, end.div_ceil(PAGE_SIZE));
+        let node = self.node(id)?;
+        let Body::Pages(_) = &node.body else { return Err(Errno::EINVAL) };
+        let (mut holes, mut missing) = (Vec::new(), 0);
+        loop {
+            let first = node.next_hole(at).min(end);
+            at = node.next_data(first).map_or(end, |data| data.min(end));
+            if first == at {
+                break;
+            }
+            missing += at - first;
+            if missing > self.store.room() {
+                return Err(Errno::ENOSPC);
+            }
+            holes.push(first..at);
         }
         let (mut fresh, volume) = (Vec::new(), self.node(id)?.volume);
         for _ in 0..missing {
@@ -77,27 +79,26 @@ impl<S: PageStorage> FileTree<S> {
             }
         }
         let Body::Pages(pages) = &mut self.node_mut(id)?.body else { return Err(Errno::EINVAL) };
-        let holes: Vec<u64> = (first..end).filter(|index| pages.get(*index).is_none()).collect();
-        holes.iter().zip(fresh).for_each(|(index, page)| pages.put(*index, page));
-        holes.into_iter().for_each(|index| self.mark_page(id, index));
+        holes.iter().cloned().flatten().zip(fresh).for_each(|(index, page)| pages.put(index, page));
+        holes.into_iter().flatten().for_each(|index| self.mark_page(id, index));
         Ok(())
     }
 
     /// Makes bytes zero: whole pages become holes.
     fn clear(&mut self, id: NodeId, start: u64, end: u64) -> Result<()> {
         self.bring_into_pages(id)?;
-        if self.backings.contains_key(&self.node(id)?.volume) {
-            let end = end.min(self.node(id)?.size);
-            return if start < end {
-                self.write(id, start, end - start, |_, bytes| bytes.fill(0)).map(drop)
-            } else {
-                Ok(())
-            };
+        // The last page of the file goes as a whole where all its bytes become zeros.
+        let size = self.node(id)?.size;
+        let end = if end < size { end } else { size.next_multiple_of(PAGE_SIZE) };
+        self.check_loaded_edges(id, start.min(end), end)?;
+        self.check_punched(id)?;
+        let (first, last) = (start.div_ceil(PAGE_SIZE), end / PAGE_SIZE);
+        if first < last {
+            self.mark_punched(id, first, last);
         }
         let node = self.node_mut(id)?;
-        let (end, volume) = (end.min(node.size.next_multiple_of(PAGE_SIZE)), node.volume);
+        let volume = node.volume;
         let Body::Pages(pages) = &mut node.body else { return Err(Errno::EINVAL) };
-        let (first, last) = (start.div_ceil(PAGE_SIZE), end / PAGE_SIZE);
         let whole = if first < last { pages.take(first, last) } else { Vec::new() };
         // What is left is in the page of the first byte, and in that of the last one.
         let edges = [start / PAGE_SIZE, end / PAGE_SIZE].map(|index| (index, pages.get(index)));
@@ -107,6 +108,7 @@ impl<S: PageStorage> FileTree<S> {
             let (from, to) = (start.max(base) - base, end.min(base + PAGE_SIZE).saturating_sub(base));
             if let Some(page) = page.filter(|_| from < to) {
                 self.store.bytes_mut(page)[from as usize..to as usize].fill(0);
+                self.mark_page(id, index);
             }
         }
         let now = self.now;

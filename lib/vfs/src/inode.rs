@@ -4,6 +4,7 @@ use crate::directory::Entries;
 use crate::extended_attribute::Attributes;
 use crate::mount_table::MountId;
 use crate::namespace::{FsCredentials, access};
+use crate::on_disk::OnDisk;
 use crate::page_index::Pages;
 use crate::superblock::VolumeId;
 use crate::supplementary_groups::Groups;
@@ -76,8 +77,8 @@ pub struct Inode {
     pub seals: u32,
     /// The volume that it lies in.
     pub volume: VolumeId,
-    /// Pages from the first one on that are on a disk where they are not in memory; 0 of a file in memory.
-    pub stored: u64,
+    /// Pages that are on a disk; none of a file in memory.
+    pub on_disk: OnDisk,
     /// A mount may lie on it: the table knows.
     pub is_point: bool,
     /// Extended attributes.
@@ -163,14 +164,43 @@ impl Inode {
         }
     }
 
-    /// Bytes that it has in memory.
+    /// Bytes of its pages, in memory or on the disk: holes do not count.
     pub const fn allocated(&self) -> u64 {
         match &self.body {
             Body::Archived { .. } => self.size.div_ceil(PAGE_SIZE) * PAGE_SIZE,
-            Body::Pages(_) if self.stored > 0 => self.size.div_ceil(PAGE_SIZE) * PAGE_SIZE,
-            Body::Pages(pages) => pages.count() * PAGE_SIZE,
+            Body::Pages(pages) => (pages.count() + self.on_disk.count() - self.on_disk.in_memory) * PAGE_SIZE,
             _ => 0,
         }
+    }
+
+    /// The first page from one on that is in memory or on the disk.
+    pub fn next_data(&self, from: u64) -> Option<u64> {
+        let Body::Pages(pages) = &self.body else { return None };
+        let in_memory = pages.from(from).next().map(|(index, _)| index);
+        in_memory.into_iter().chain(self.on_disk.next_data(from)).min()
+    }
+
+    /// The first page from one on that is neither.
+    pub fn next_hole(&self, from: u64) -> u64 {
+        let Body::Pages(pages) = &self.body else { return from };
+        let mut at = from;
+        loop {
+            let next = self.on_disk.next_hole(pages.hole_from(at));
+            if next == at {
+                return at;
+            }
+            at = next;
+        }
+    }
+
+    /// How many pages in memory of a range the disk has, too.
+    pub(crate) fn count_on_disk(&self, first: u64, end: u64) -> u64 {
+        let Body::Pages(pages) = &self.body else { return 0 };
+        if self.on_disk.in_memory == 0 {
+            return 0;
+        }
+        let within = pages.from(first).take_while(|(index, _)| *index < end);
+        within.filter(|(index, _)| self.on_disk.has(*index)).count() as u64
     }
 
     /// Its pages, in their order.

@@ -11,6 +11,7 @@ use crate::id_map::NumberMap;
 use crate::inode::{Body, Inode, NodeId, Status};
 use crate::inotify::{Watches, directory_bit};
 use crate::mount_table::{FIRST, Location, Mounts};
+use crate::on_disk::OnDisk;
 use crate::page_index::Pages;
 use crate::path_walk::LINKS;
 use crate::persistent::Backing;
@@ -150,7 +151,7 @@ impl<S: PageStorage> FileTree<S> {
             nameable: false,
             seals: linux::F_SEAL_SEAL,
             volume: ROOT_VOLUME,
-            stored: 0,
+            on_disk: OnDisk::default(),
             is_point: false,
             attributes: Attributes::default(),
             body: Body::Directory { parent: ROOT, entries: Entries::new(seed) },
@@ -287,7 +288,7 @@ impl<S: PageStorage> FileTree<S> {
             nameable: false,
             seals: linux::F_SEAL_SEAL,
             volume: self.node(directory)?.volume,
-            stored: 0,
+            on_disk: OnDisk::default(),
             is_point: false,
             attributes: Attributes::default(),
             body,

@@ -1,78 +1,21 @@
 //! The memory file system: paths, names and bytes, against what Linux does and a naive model.
 
+mod support;
+
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use std::collections::BTreeMap;
+use support::{HostStore, tree};
 use vfs::file_data::PageStorage;
 use vfs::inode::Status;
 use vfs::mount::Request;
 use vfs::mount_table::{FIRST, Location};
 use vfs::namespace::{FileTree, Fresh, FsCredentials, ROOT, access};
 use vfs::path_walk::{PathWalk, WalkResult};
-use vfs::persistent::{FIRST_DISK_VOLUME, Made, Restored};
 
 const FILE: u32 = 0o100_644;
 const FOLDER: u32 = 0o040_755;
 const LINK: u32 = 0o120_777;
-
-/// Pages on the host, at most `limit` of them.
-struct HostStore {
-    pages: Vec<Vec<u8>>,
-    free: Vec<u32>,
-    shared: Vec<u32>,
-    limit: usize,
-}
-
-impl PageStorage for HostStore {
-    fn allocate(&mut self) -> Result<u32> {
-        if let Some(page) = self.free.pop() {
-            self.pages[page as usize].fill(0);
-            return Ok(page);
-        }
-        if self.pages.len() == self.limit {
-            return Err(Errno::ENOSPC);
-        }
-        self.pages.push(vec![0; 4096]);
-        Ok(self.pages.len() as u32 - 1)
-    }
-    fn room(&self) -> u64 {
-        (self.limit - self.pages.len() + self.free.len()) as u64
-    }
-    fn free(&mut self, page: u32) {
-        assert!(!self.free.contains(&page), "a page is freed twice");
-        self.free.push(page);
-    }
-    fn bytes(&self, page: u32) -> &[u8] {
-        &self.pages[page as usize]
-    }
-    fn bytes_mut(&mut self, page: u32) -> &mut [u8] {
-        &mut self.pages[page as usize]
-    }
-    fn number(&self, page: u32) -> u64 {
-        u64::from(page)
-    }
-    fn archive(&self) -> &[u8] {
-        &[]
-    }
-    fn is_shared(&self, page: u32) -> bool {
-        self.shared.contains(&page)
-    }
-    fn share(&mut self, page: u32) {
-        self.shared.push(page);
-    }
-    fn has_shared(&self) -> bool {
-        !self.shared.is_empty()
-    }
-    fn unshare(&mut self, page: u32) -> bool {
-        self.shared.retain(|shared| *shared != page);
-        true
-    }
-    fn copy_from_archive(&mut self, _: u32, _: usize, _: usize) {}
-}
-
-fn tree(limit: usize) -> FileTree<HostStore> {
-    FileTree::new(HostStore { pages: Vec::new(), free: Vec::new(), shared: Vec::new(), limit }, 7)
-}
 
 const ROOT_USER: FsCredentials = FsCredentials::new(0, 0);
 
@@ -729,62 +672,4 @@ fn extended_attributes_are_changed_by_who_may_write_and_trusted_ones_by_user_0()
     })
     .expect("mode");
     assert_eq!(tree.attribute(file, other, b"user.a"), Err(Errno::EACCES));
-}
-
-/// A volume on a disk with one file of so many pages, none of which is in memory; the file.
-fn on_disk(tree: &mut FileTree<HostStore>, pages: u64) -> u64 {
-    let entry = |name: &[u8], mode: u32, size: u64| {
-        let made = Made { mode, owner: (0, 0), device: (0, 0), target: Box::default() };
-        Restored { directory: 0, name: name.to_vec(), same: None, made, size, times: [5; 3] }
-    };
-    let all = [entry(b"", FOLDER, 0), entry(b"file", FILE, pages * 4096)];
-    tree.restore(FIRST_DISK_VOLUME, b"/dev/vda", b"/disk", &all).expect("there is room")[1]
-}
-
-#[test]
-fn a_page_that_was_read_is_put_where_it_is_missing_or_freed() {
-    let mut tree = tree(16);
-    let file = on_disk(&mut tree, 5);
-    let page = |tree: &mut FileTree<HostStore>, value: u8| {
-        let page = tree.store.allocate().expect("there is room");
-        tree.store.bytes_mut(page).fill(value);
-        page
-    };
-    assert_eq!([0, 4, 5].map(|first| tree.count_missing(file, first, 10)), [5, 1, 0]);
-    assert_eq!((tree.count_missing(file, 0, 3), tree.count_missing(ROOT, 0, 3)), (3, 0));
-    let second = page(&mut tree, 9);
-    tree.put_loaded(file, 1, second);
-    assert_eq!([0, 1, 2].map(|first| tree.count_missing(file, first, 10)), [1, 0, 3]);
-    assert_eq!(tree.page_bytes(file, 1), Some(&[9; 4096][..]));
-    let late = page(&mut tree, 8);
-    tree.put_loaded(file, 1, late);
-    assert_eq!((tree.page_bytes(file, 1), tree.store.free.last()), (Some(&[9; 4096][..]), Some(&late)));
-    tree.truncate(file, 2 * 4096).expect("it may be cut");
-    let (cut, nowhere) = (page(&mut tree, 7), page(&mut tree, 7));
-    tree.put_loaded(file, 3, cut);
-    tree.put_loaded(ROOT, 0, nowhere);
-    assert!([cut, nowhere].iter().all(|page| tree.store.free.contains(page)), "pages without a place are free");
-    assert_eq!(tree.page_bytes(file, 3), None);
-}
-
-#[test]
-fn pages_that_programs_write_themselves_are_marked_in_the_files_that_are_asked_for() {
-    let mut tree = tree(16);
-    let file = on_disk(&mut tree, 2);
-    let page = tree.store.allocate().expect("there is room");
-    tree.put_loaded(file, 0, page);
-    tree.store.share(page);
-    let dirty = |tree: &FileTree<HostStore>| tree.backings[&FIRST_DISK_VOLUME].dirty.get(&file).cloned();
-    tree.mark_shared(FIRST_DISK_VOLUME, Some(&[file + 1].into()));
-    tree.mark_shared(FIRST_DISK_VOLUME + 1, Some(&[file].into()));
-    tree.mark_shared(FIRST_DISK_VOLUME + 1, None);
-    let before = dirty(&tree);
-    assert!(before.is_none_or(|dirty| dirty.pages.is_empty()), "not this file, or not this volume");
-    tree.hold(file, true).expect("it is there");
-    tree.mark_shared(FIRST_DISK_VOLUME, Some(&[file].into()));
-    assert_eq!(dirty(&tree).expect("it changed").pages, [0].into());
-    assert!(tree.store.is_shared(page), "a process may write it still");
-    tree.hold(file, false).expect("it is held");
-    tree.mark_shared(FIRST_DISK_VOLUME, None);
-    assert!(!tree.store.is_shared(page), "it was marked for the last time");
 }

@@ -18,6 +18,17 @@ pub fn span(level: u32) -> u64 {
     BLOCK_POINTERS.pow(level - 1)
 }
 
+/// Blocks of a file of so many blocks without a hole: these, and the indirect blocks above them.
+pub fn blocks_of_whole(blocks: u64) -> u64 {
+    let (mut all, mut left) = (blocks, blocks.saturating_sub(DIRECT));
+    for level in 1..=3 {
+        let here = left.min(span(level) * BLOCK_POINTERS);
+        all += (1..=level).map(|above| here.div_ceil(span(above) * BLOCK_POINTERS)).sum::<u64>();
+        left -= here;
+    }
+    all
+}
+
 /// The level of the tree that holds file block `index`, its pointer in the inode, and its first file block. Level 0:
 /// the inode points to the data.
 pub fn tree_of(index: u64) -> Option<(u32, usize, u64)> {

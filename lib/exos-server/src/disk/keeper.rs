@@ -26,7 +26,8 @@ use cffs::arena::Arena;
 use cffs::device::{Device, MANY};
 use cffs::error::Error;
 use cffs::file_system::FileSystem;
-use cffs::layout::Number;
+use cffs::layout::inode::Inode;
+use cffs::layout::{Number, indirect};
 use cffs::make::Options;
 use cffs::name::New;
 use core::sync::atomic::AtomicU64;
@@ -45,7 +46,7 @@ use vfs::disk_number::letter;
 use vfs::file_data::PageStorage;
 use vfs::inode::NodeId;
 use vfs::namespace::FileTree;
-use vfs::persistent::{Change, Dirty, FIRST_DISK_VOLUME, KEPT_IN_MEMORY, Made, Restored};
+use vfs::persistent::{Change, Dirty, FIRST_DISK_VOLUME, KEPT_IN_MEMORY, LARGEST_ON_DISK, Made, Restored};
 use vfs::superblock::VolumeId;
 
 /// Pages of the keeper's stack: C-FFS has blocks on it.
@@ -252,7 +253,7 @@ fn explain(error: Error) -> String {
 fn root() -> Restored {
     let time = now() as u64;
     let made = Made { mode: 0o040_755, owner: (0, 0), device: (0, 0), target: Box::default() };
-    Restored { directory: 0, name: Vec::new(), same: None, made, size: 0, times: [time; 3] }
+    Restored { directory: 0, name: Vec::new(), same: None, made, size: 0, holes: Vec::new(), times: [time; 3] }
 }
 
 /// Every node of a file system, directories before what they hold; without these names of its root directory.
@@ -294,8 +295,29 @@ fn restored(
         if inode.is_device() { ((inode.parent >> 20) as u32, (inode.parent & 0xf_ffff) as u32) } else { (0, 0) };
     let made = Made { mode: inode.mode.into(), owner: (inode.uid, inode.gid), device, target };
     let times = [inode.times[0], inode.times[1], inode.times[2]].map(|time| time as u64);
-    Ok(Restored { directory, name, same, made, size: inode.size, times })
+    let holes = if inode.is_file() { holes(system, number, &inode).unwrap_or_default() } else { Vec::new() };
+    Ok(Restored { directory, name, same, made, size: inode.size, holes, times })
 }
+
+/// The holes of a file, as ranges of its pages. A file with all its blocks has none, and is not walked; what cannot be
+/// walked fails when it is read.
+fn holes(system: &mut FileSystem<'static, Medium>, number: Number, inode: &Inode) -> Result<Vec<(u64, u64)>, Error> {
+    let mut holes = Vec::new();
+    if inode.blocks == indirect::blocks_of_whole(inode.size.div_ceil(PAGE_SIZE)) {
+        return Ok(holes);
+    }
+    let mut data = 0;
+    while let Some(hole) = system.next_hole(number, data)?.filter(|hole| *hole < inode.size) {
+        data = system.next_data(number, hole)?.unwrap_or(inode.size);
+        holes.push((hole / PAGE_SIZE, data.div_ceil(PAGE_SIZE)));
+        if data == inode.size {
+            break;
+        }
+    }
+    Ok(holes)
+}
+
+const _: () = assert!(LARGEST_ON_DISK == cffs::file::MAX_SIZE);
 
 /// Evicts clean pages of all volumes where fewer than so many are free.
 pub(super) fn make_room(server: &mut FileServer, volumes: &[Volume], few: u64) {
@@ -417,9 +439,7 @@ impl Volume {
                 // It is tried again in the next round.
                 let mut server = state.lock();
                 if let Some(backing) = server.server.tree.backings.get_mut(&self.id) {
-                    let again = backing.dirty.entry(id).or_default();
-                    again.pages.extend(dirty.pages);
-                    again.cut = again.cut.or(dirty.cut);
+                    backing.dirty.entry(id).or_default().restore(dirty);
                 }
             }
         }
@@ -578,13 +598,16 @@ fn write_node(
     if let Some(cut) = dirty.cut {
         system.truncate(number, cut)?;
     }
+    for (first, end) in &dirty.punched {
+        system.punch(number, first * PAGE_SIZE, (end - first) * PAGE_SIZE)?;
+    }
     write_pages(state, system, (id, number), snapshot.size, &dirty.pages)?;
     let inode = system.attributes(number)?;
     if inode.is_file() {
         if inode.size != snapshot.size {
             system.truncate(number, snapshot.size)?;
         }
-        state.lock().server.tree.is_stored(id, snapshot.size);
+        state.lock().server.tree.is_stored(id, snapshot.size, &dirty.pages);
     }
     let mode = snapshot.mode as u16;
     if inode.mode & 0o7777 != mode & 0o7777 {

@@ -5,14 +5,15 @@
 //!
 //! Invariants:
 //! - what differs between memory and disk is in the log or in the dirty nodes.
-//! - a page whose index is below `Inode::stored` and that is not in memory is on the disk; at or above it is a hole.
+//! - a page that is not in memory is on the disk where `Inode::on_disk` has it, else a hole.
 //! - an operation that needs such a page fails with [`Errno::NOT_LOADED`] before it has changed anything.
 
-use crate::file_data::PageStorage;
+use crate::file_data::{LARGEST, PageStorage};
 use crate::inode::{Body, Inode, NodeId};
 use crate::mount::blank;
 use crate::mount_table::{FIRST, Kind, Location, Mount};
 use crate::namespace::{FileTree, Fresh, FsCredentials, ROOT};
+use crate::on_disk::OnDisk;
 use crate::superblock::{Superblock, VolumeId};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -29,6 +30,10 @@ pub const KEPT_IN_MEMORY: [&[u8]; 5] = [b"dev", b"proc", b"sys", b"tmp", b".chit
 const NOT_KEPT: [&[u8]; 1] = [b"root"];
 /// Changes of names that a volume collects between two write-backs; the next one waits. Each takes some 150 bytes.
 pub const LOG_MOST: usize = 16 << 10;
+/// Bytes of the largest file that a disk can have.
+pub const LARGEST_ON_DISK: u64 = (4 + 496 + 496 * 496 + 496 * 496 * 496) * PAGE_SIZE;
+/// Holes made in a file between two write-backs; the next one waits.
+const PUNCHED_MOST: usize = 1 << 10;
 /// Pages that stay free for what cannot wait for a write-back.
 const LOW: u64 = 64;
 
@@ -63,6 +68,17 @@ pub struct Dirty {
     pub pages: BTreeSet<u64>,
     /// The least size that it had.
     pub cut: Option<u64>,
+    /// Ranges of pages that became holes, before the pages above were written.
+    pub punched: Vec<(u64, u64)>,
+}
+
+impl Dirty {
+    /// Adds what could not be written. Of its pages those are written that the file still has then.
+    pub fn restore(&mut self, before: Self) {
+        self.pages.extend(before.pages);
+        self.cut = self.cut.into_iter().chain(before.cut).min();
+        self.punched.extend(before.punched);
+    }
 }
 
 /// What a volume on a disk has beyond one in memory.
@@ -95,6 +111,8 @@ pub struct Restored {
     pub made: Made,
     /// Bytes of a file.
     pub size: u64,
+    /// Ranges of its pages that the disk has not.
+    pub holes: Vec<(u64, u64)>,
     /// Times of access, data change and inode change.
     pub times: [u64; 3],
 }
@@ -165,9 +183,44 @@ impl<S: PageStorage> FileTree<S> {
         let dirty = backing.dirty.entry(id).or_default();
         dirty.cut = Some(dirty.cut.map_or(size, |cut| cut.min(size)));
         dirty.pages.split_off(&size.div_ceil(PAGE_SIZE));
+        let end = size.div_ceil(PAGE_SIZE);
         if let Some(node) = self.nodes.get_mut(&id) {
-            node.stored = node.stored.min(size.div_ceil(PAGE_SIZE));
+            node.on_disk.in_memory -= node.count_on_disk(end, u64::MAX);
+            node.on_disk.cut(end);
         }
+    }
+
+    /// Makes a new hole wait for a write-back where many of the file wait to be written.
+    pub(crate) fn check_punched(&mut self, id: NodeId) -> Result<()> {
+        let dirty = self.backing_of(id).and_then(|backing| backing.dirty.get(&id));
+        if dirty.is_none_or(|dirty| dirty.punched.len() < PUNCHED_MOST) {
+            return Ok(());
+        }
+        self.wants_room = true;
+        Err(Errno::NOT_LOADED)
+    }
+
+    /// Records that a range of pages of a file becomes a hole, before the pages go.
+    pub(crate) fn mark_punched(&mut self, id: NodeId, first: u64, end: u64) {
+        let Some(backing) = self.backing_of(id) else { return };
+        backing.has_freed = true;
+        let dirty = backing.dirty.entry(id).or_default();
+        let mut beyond = dirty.pages.split_off(&first);
+        dirty.pages.append(&mut beyond.split_off(&end));
+        match dirty.punched.last_mut() {
+            Some(last) if last.0 <= end && first <= last.1 => *last = (last.0.min(first), last.1.max(end)),
+            _ => dirty.punched.push((first, end)),
+        }
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.on_disk.in_memory -= node.count_on_disk(first, end);
+            node.on_disk.punch(first, end);
+        }
+    }
+
+    /// Bytes of the largest file where a node lies.
+    pub(crate) fn largest(&self, id: NodeId) -> u64 {
+        let is_on_disk = self.nodes.get(&id).is_some_and(|node| self.backings.contains_key(&node.volume));
+        if is_on_disk { LARGEST_ON_DISK } else { LARGEST }
     }
 
     /// Makes a change of names in a directory wait for a write-back where the log of its volume is full.
@@ -234,7 +287,8 @@ impl<S: PageStorage> FileTree<S> {
         let Body::Pages(pages) = &node.body else { return Ok(()) };
         let (first, end) = (start / PAGE_SIZE, end.div_ceil(PAGE_SIZE));
         let fresh = (first..end).filter(|index| pages.get(*index).is_none()).count() as u64;
-        let blocks = (first.max(node.stored)..end).filter(|index| pages.get(*index).is_none()).count() as u64;
+        let is_new = |index: &u64| pages.get(*index).is_none() && !node.on_disk.has(*index);
+        let blocks = (first..end).filter(is_new).count() as u64;
         if fresh == 0 {
             return Ok(());
         }
@@ -254,13 +308,15 @@ impl<S: PageStorage> FileTree<S> {
     pub(crate) fn check_loaded(&mut self, id: NodeId, first: u64, end: u64) -> Result<()> {
         let node = self.node(id)?;
         let Body::Pages(pages) = &node.body else { return Ok(()) };
-        match (first..end.min(node.stored)).find(|index| pages.get(*index).is_none()) {
-            Some(index) => {
+        let mut at = first;
+        while let Some(index) = node.on_disk.next_data(at).filter(|index| *index < end) {
+            if pages.get(index).is_none() {
                 self.missing = Some((id, index));
-                Err(Errno::NOT_LOADED)
+                return Err(Errno::NOT_LOADED);
             }
-            None => Ok(()),
+            at = index + 1;
         }
+        Ok(())
     }
 
     /// Whether a volume has room for one more page, which it has then.
@@ -308,7 +364,8 @@ impl<S: PageStorage> FileTree<S> {
             [node.accessed, node.modified, node.changed] = entry.times;
             (node.mode, node.uid, node.gid) = (entry.made.mode, entry.made.owner.0, entry.made.owner.1);
             if node.is_file() {
-                (node.size, node.stored) = (entry.size, entry.size.div_ceil(PAGE_SIZE));
+                node.size = entry.size;
+                node.on_disk = OnDisk::new(entry.size.div_ceil(PAGE_SIZE), &entry.holes);
             }
         }
         let flags = linux::MS_RELATIME;
@@ -345,16 +402,18 @@ impl<S: PageStorage> FileTree<S> {
     pub fn count_missing(&self, id: NodeId, first: u64, most: u64) -> u64 {
         let Some(node) = self.nodes.get(&id) else { return 0 };
         let Body::Pages(pages) = &node.body else { return 0 };
-        (first..node.stored).take(most as usize).take_while(|index| pages.get(*index).is_none()).count() as u64
+        let is_missing = |index: &u64| pages.get(*index).is_none() && node.on_disk.has(*index);
+        (first..).take(most as usize).take_while(is_missing).count() as u64
     }
 
     /// Puts a page of the store that was filled from the disk into a file, or frees it where it is not missing any
     /// more.
     pub fn put_loaded(&mut self, id: NodeId, index: u64, page: u32) {
-        let node = self.nodes.get_mut(&id).filter(|node| index < node.stored);
-        match node.map(|node| (node.volume, &mut node.body)) {
-            Some((volume, Body::Pages(pages))) if pages.get(index).is_none() => {
+        let node = self.nodes.get_mut(&id).filter(|node| node.on_disk.has(index));
+        match node.map(|node| (node.volume, &mut node.body, &mut node.on_disk)) {
+            Some((volume, Body::Pages(pages), on_disk)) if pages.get(index).is_none() => {
                 pages.put(index, page);
+                on_disk.in_memory += 1;
                 if let Some(volume) = self.volumes.get_mut(&volume) {
                     volume.pages += 1;
                 }
@@ -409,13 +468,19 @@ impl<S: PageStorage> FileTree<S> {
         }
     }
 
-    /// Records that all of a file is on the disk.
-    pub fn is_stored(&mut self, id: NodeId, size: u64) {
-        let cut = self.backing_of(id).and_then(|backing| backing.dirty.get(&id)?.cut);
-        if let Some(node) = self.nodes.get_mut(&id) {
-            // What was cut off meanwhile is a hole, though the disk has it still.
-            let size = size.min(node.size).min(cut.unwrap_or(u64::MAX));
-            node.stored = node.stored.max(size.div_ceil(PAGE_SIZE));
+    /// Records that a file is on the disk in this size, with the pages that were written.
+    pub fn is_stored(&mut self, id: NodeId, size: u64, written: &BTreeSet<u64>) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        // What was cut off or punched meanwhile is a hole, though the disk has it still.
+        let since = self.backings.get(&node.volume).and_then(|backing| backing.dirty.get(&id));
+        let cut = since.and_then(|dirty| dirty.cut).unwrap_or(u64::MAX);
+        node.on_disk.grow(size.min(node.size).min(cut).div_ceil(PAGE_SIZE));
+        let Body::Pages(pages) = &node.body else { return };
+        for index in written.range(..node.on_disk.end()) {
+            if !node.on_disk.has(*index) && pages.get(*index).is_some() {
+                node.on_disk.fill(*index);
+                node.on_disk.in_memory += 1;
+            }
         }
     }
 
@@ -423,7 +488,7 @@ impl<S: PageStorage> FileTree<S> {
     /// calls this, between two write-backs: what it took and has not written yet counts as clean.
     pub fn evict(&mut self, volume: VolumeId, room: u64) {
         let mut wanted = room.saturating_sub(self.store.room());
-        let files = self.nodes.iter().filter(|(_, node)| node.volume == volume && node.stored > 0);
+        let files = self.nodes.iter().filter(|(_, node)| node.volume == volume && node.on_disk.end() > 0);
         let files: Vec<NodeId> = files.map(|(id, _)| *id).collect();
         for id in files {
             if wanted == 0 {
@@ -441,12 +506,18 @@ impl<S: PageStorage> FileTree<S> {
         let is_clean = |index: u64, page: u32| {
             dirty.is_none_or(|dirty| !dirty.contains(&index)) && !self.store.is_shared(page) && self.store.is_idle(page)
         };
-        let stored = pages.from(0).take_while(|(index, _)| *index < node.stored);
+        let stored = pages.from(0).take_while(|(index, _)| *index < node.on_disk.end());
         let clean = stored.filter(|(index, page)| is_clean(*index, *page)).map(|(index, _)| index);
         let (clean, volume): (Vec<u64>, _) = (clean.take(most.min(1 << 40) as usize).collect(), node.volume);
         for index in &clean {
-            let Some(Body::Pages(pages)) = self.nodes.get_mut(&id).map(|node| &mut node.body) else { break };
+            let Some(node) = self.nodes.get_mut(&id) else { break };
+            let Body::Pages(pages) = &mut node.body else { break };
             let pages = pages.take(*index, index + 1);
+            // A page of a hole counted while it was in memory.
+            match node.on_disk.has(*index) {
+                true => node.on_disk.in_memory -= 1,
+                false => self.changes.note_contents(id),
+            }
             self.give_pages(volume, pages);
         }
         clean.len() as u64
