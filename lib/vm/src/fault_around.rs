@@ -64,7 +64,7 @@ impl AddressSpace {
         missing: usize,
     ) -> Filled {
         match area.backing {
-            Backing::File { .. } if area.shared => self.fill_around(pages, area, address, 1),
+            Backing::File { .. } if area.shared => self.fill_from_shared_file(pages, area, address),
             Backing::File { node, .. } => {
                 if self.is_copy {
                     self.note_touched(address);
@@ -168,7 +168,15 @@ impl AddressSpace {
         self.warm = pieces.take(WARM).collect();
     }
 
-    /// The page of a file, with its neighbours: those of an aligned range of `around` pages.
+    /// The page of a file that this process writes where it lies.
+    fn fill_from_shared_file(&mut self, pages: &mut impl PageOps, area: &Vma, address: u64) -> Filled {
+        let (cuts, mut entry) = (pages.cuts(), [0]);
+        ask(pages, area, (address, 0), &mut entry)?;
+        let outcome = self.put(pages, address, entry[0]);
+        if pages.cuts() == cuts { outcome } else { self.confirm(pages, area, (address, 0), &mut entry) }
+    }
+
+    /// The page of a private mapping of a file, with its neighbours: those of an aligned range of `around` pages.
     fn fill_around(&mut self, pages: &mut impl PageOps, area: &Vma, address: u64, around: u64) -> Filled {
         let base = address & !(around * PAGE_SIZE - 1);
         let (start, end) = (base.max(area.start), area.end.min(base + around * PAGE_SIZE));
@@ -255,6 +263,7 @@ pub(crate) const fn shows(area: &Vma, wanted: u64) -> Option<u64> {
 
 /// The entries for pages of the file that an area shows, from `start` on, as far as they are in memory, else 0. The one
 /// at index `wanted` is brought, to be written where it lies if the area is shared.
+#[inline]
 fn ask(pages: &mut impl PageOps, area: &Vma, (start, wanted): (u64, usize), entries: &mut [u64]) -> Filled {
     let Backing::File { node, offset, writable } = area.backing else { return Err(FaultError::PastEnd) };
     let first = (offset + (start - area.start)) / PAGE_SIZE;

@@ -53,6 +53,9 @@ impl OnDisk {
 
     /// The first page from one on that the disk has.
     pub fn next_data(&self, from: u64) -> Option<u64> {
+        if from >= self.end {
+            return None;
+        }
         let place = self.hole_at(from).map_or(from, |(_, end)| end);
         (place < self.end).then_some(place)
     }
