@@ -59,7 +59,12 @@ static void compare(struct model *model, const unsigned char *found, long at, lo
 
 static void read_some(struct model *model, long at, long length) {
     long wanted = at >= model->size ? 0 : at + length > model->size ? model->size - at : length;
-    if (pread(model->file, buffer, length, at) != wanted) fail("pread", model, at);
+    errno = 0;
+    ssize_t got = pread(model->file, buffer, length, at);
+    if (got != wanted) {
+        printf("%zd bytes of %ld: ", got, (long)wanted);
+        fail("pread", model, at);
+    }
     compare(model, buffer, at, wanted);
 }
 
