@@ -94,7 +94,8 @@ pub fn permits([mode, uid, gid]: [u32; 3], who: FsCredentials, groups: &Groups, 
     let is_directory = mode & linux::S_IFMT == linux::S_IFDIR;
     let some_execute = mode & 0o111 != 0 || is_directory;
     if who.has(linux::CAP_DAC_OVERRIDE) && (wanted & access::EXECUTE == 0 || some_execute)
-        || who.has(linux::CAP_DAC_READ_SEARCH) && (wanted == access::READ || is_directory && wanted & access::WRITE == 0)
+        || who.has(linux::CAP_DAC_READ_SEARCH)
+            && (wanted == access::READ || is_directory && wanted & access::WRITE == 0)
     {
         return true;
     }

@@ -33,7 +33,6 @@ use cffs::name::New;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use exos::hw::current::set_service_state;
-use exos::hw::page_store::PageStore;
 use exos::hw::{disk, entropy};
 use exos::wait;
 use linux_abi::address_map::PAGE_SIZE;
@@ -45,7 +44,6 @@ use unix_core::server::protocol::{DISK_DONE, DISK_WORK};
 use vfs::disk_number::letter;
 use vfs::file_data::PageStorage;
 use vfs::inode::NodeId;
-use vfs::namespace::FileTree;
 use vfs::persistent::{Change, Dirty, FIRST_DISK_VOLUME, KEPT_IN_MEMORY, LARGEST_ON_DISK, Made, Restored};
 use vfs::superblock::VolumeId;
 

@@ -67,7 +67,10 @@ fn may_look_into(asker: &Credentials, asked: &Credentials) -> bool {
     let all = |three: ResIds, own: u32| [three.real, three.effective, three.saved].iter().all(|id| *id == own);
     let is_within = asked.permitted() & !asker.effective() == 0;
     asker.has(linux::CAP_SYS_PTRACE)
-        || is_within && asker.apart == asked.apart && all(asked.user, asker.user.real) && all(asked.group, asker.group.real)
+        || is_within
+            && asker.apart == asked.apart
+            && all(asked.user, asker.user.real)
+            && all(asked.group, asker.group.real)
 }
 
 impl FileServer {

@@ -1,8 +1,8 @@
 //! Connecting Internet sockets on this machine: the route, the listener's queue, and the other side of the connection.
 
-use alloc::vec::Vec;
 use crate::dispatch::{Answer, FileServer, NOTHING};
 use crate::pages::page_acl::Access;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use exos::wait;
 use internet::address::Endpoint;

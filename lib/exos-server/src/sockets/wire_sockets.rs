@@ -142,7 +142,7 @@ impl FileServer {
         }
         let bells = watch.swap(0, SeqCst) >> watch::BELLS;
         let rung = self.notice.words().iter().skip(BELLS).take(BELLS_WORDS).enumerate();
-        rung.filter(|(bell, _)| bells >> bell & 1 != 0).for_each(|(_, word)| drop(word.fetch_add(1, SeqCst)));
+        rung.filter(|(bell, _)| bells >> bell & 1 != 0).for_each(|(_, word)| _ = word.fetch_add(1, SeqCst));
         wait::kick_idle();
     }
 

@@ -201,7 +201,8 @@ impl Credentials {
         if after.is_plain() {
             after.apart = 0;
         }
-        after.missing.permitted = after.missing.gained | if self.no_new_privileges { self.missing.permitted } else { 0 };
+        after.missing.permitted =
+            after.missing.gained | if self.no_new_privileges { self.missing.permitted } else { 0 };
         after.missing.effective = if after.user.effective == 0 { after.missing.permitted } else { ALL };
         after.renounce(after.missing);
         after
@@ -258,7 +259,10 @@ impl Credentials {
 
     /// The user and group that it acts as.
     pub const fn acting(&self) -> FsCredentials {
-        FsCredentials { capabilities: self.effective(), ..FsCredentials::new(self.user.effective, self.group.effective) }
+        FsCredentials {
+            capabilities: self.effective(),
+            ..FsCredentials::new(self.user.effective, self.group.effective)
+        }
     }
 
     /// The user and group that it acts as on files.

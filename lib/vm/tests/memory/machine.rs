@@ -118,7 +118,8 @@ impl Process {
     /// Evicts all pages of files that no process maps.
     pub(crate) fn evict(&self) {
         let others = self.others.borrow();
-        let mapped: BTreeSet<u64> = others.iter().flat_map(|table| table.values().map(|entry| page_of(*entry))).collect();
+        let mapped: BTreeSet<u64> =
+            others.iter().flat_map(|table| table.values().map(|entry| page_of(*entry))).collect();
         let machine = &mut *self.machine.borrow_mut();
         machine.cuts += 1;
         for (place, number) in machine.told.extract_if(.., |_, number| !mapped.contains(number)) {

@@ -5,7 +5,9 @@ use super::dcache::notice;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use linux_abi::errno::Result;
-use unix_core::server::protocol::{BELLS, BELLS_WORDS, FUTEX_WAKES, FUTEX_WAKES_WORDS, IpcCommand, IpcKind, Listed, MOUNTS, Request};
+use unix_core::server::protocol::{
+    BELLS, BELLS_WORDS, FUTEX_WAKES, FUTEX_WAKES_WORDS, IpcCommand, IpcKind, Listed, MOUNTS, Request,
+};
 
 impl Client {
     /// One operation that needs no more than words; the result is the words of the answer.

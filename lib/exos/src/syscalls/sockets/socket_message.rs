@@ -352,7 +352,9 @@ fn read_claim(call: &Call<'_>, from: u64, length: u64) -> Result<Ucred> {
     };
     let identity = call.process.credentials.lock();
     let is_own = u64::from(claimed.process) == call.process.number();
-    if !identity.may_claim(claimed.user, claimed.group) || !is_own && !identity.has(linux_raw_sys::general::CAP_SYS_ADMIN) {
+    if !identity.may_claim(claimed.user, claimed.group)
+        || !is_own && !identity.has(linux_raw_sys::general::CAP_SYS_ADMIN)
+    {
         return Err(Errno::EPERM);
     }
     drop(identity);
