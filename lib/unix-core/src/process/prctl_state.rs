@@ -38,7 +38,7 @@ pub struct Attributes {
     pub personality: u32,
     /// How willingly it is ended when memory runs out: -1000 to 1000.
     pub memory_score: i32,
-    /// Who logged in where it comes from, and the number of that session (`/proc/PID/loginuid`, pam_loginuid(8)).
+    /// The login that it comes from (`/proc/PID/loginuid`, pam_loginuid(8)).
     pub login: Login,
     /// What of its memory goes into a core file.
     pub core_filter: u32,
@@ -214,7 +214,7 @@ impl Attributes {
         self.login = Login::from_word(login);
     }
 
-    /// Notes who logged in, as a process with this number says; [`Login::NONE`] takes that back. Whoever noted it first
+    /// Notes the user who logged in, as a process with this number says; [`Login::NONE`] takes that back. The first note
     /// counts, but for a process that may change it.
     ///
     /// # Errors
