@@ -1,5 +1,5 @@
-//! What a process can set of itself by writing to files below `/proc` (proc(5)): its name, its OOM score adjustment,
-//! its core dump filter, its timer slack, and who logged in. The last four are kept, inherited and told.
+//! What a process can set of itself by writing to files below `/proc` (proc(5)): its name, OOM score adjustment, core
+//! dump filter, timer slack and login. All but the name are kept, inherited and told.
 //!
 //! A process's own files only: what another process writes there is refused.
 

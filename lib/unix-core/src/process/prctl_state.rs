@@ -214,8 +214,8 @@ impl Attributes {
         self.login = Login::from_word(login);
     }
 
-    /// Notes the user who logged in, as a process with this number says; [`Login::NONE`] takes that back. The first note
-    /// counts, but for a process that may change it.
+    /// Notes the user who logged in, as a process with this number says; [`Login::NONE`] takes that back. The first
+    /// note counts, but for a process that may change it.
     ///
     /// # Errors
     /// `EPERM`.
