@@ -143,7 +143,9 @@ static void one(void) {
     case 33 ... 34: open_again(model); break;
     case 35: if (chance(8) == 0) replace(model); break;
     case 36: if (chance(4) == 0 && fsync(model->file)) fail("fsync", model, 0); break;
-    default: write_some(model, at / PAGE * PAGE, chance(3) * PAGE + chance(100) + 1); break;
+    default:
+        at = at / PAGE * PAGE, length = chance(3) * PAGE + chance(100) + 1;
+        write_some(model, at, at + length > MOST ? MOST - at : length);
     }
     check_size(model);
 }
