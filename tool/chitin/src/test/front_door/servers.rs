@@ -37,7 +37,7 @@ macro_rules! python_s_tests {
 }
 
 /// Those of full runs.
-pub(super) const LARGE_SERVERS: [Visit; 9] = [
+pub(super) const LARGE_SERVERS: [Visit; 10] = [
     packages(
         "python_s_own_tests_of_sockets",
         python_s_tests!("test_socket test_httpservers"),
@@ -62,9 +62,20 @@ pub(super) const LARGE_SERVERS: [Visit; 9] = [
         "$chitin run --packages php-cli -- php -r 'echo json_encode([6 * 7]), \"\\n\";' 2> said || cat said >&2",
         "[42]\n",
     ),
+    packages("debian_s_sshd", SSHD, "uid=0(root) gid=0(root) groups=0(root)\nsame\ntunnel\nsame\n/dev/pts/0\n"),
     packages("debian_s_java", JAVA, "java.specification.version = 17\n"),
 ];
 
+/// Sessions by PAM, with and without a terminal, files, and a tunnel through the server to itself.
+const SSHD: &str = r#"$chitin run -m 1G --packages openssh-server,openssh-client -- sh -c '
+    mkdir -p /run/sshd /root/.ssh; ssh-keygen -q -t ed25519 -N "" -f /root/.ssh/id_ed25519
+    cp /root/.ssh/id_ed25519.pub /root/.ssh/authorized_keys
+    echo "StrictHostKeyChecking no" > /root/.ssh/config; echo "LogLevel error" >> /root/.ssh/config
+    /usr/sbin/sshd -p 2222; sleep 2
+    ssh -p 2222 localhost id; scp -q -P 2222 localhost:/etc/passwd /tmp/copy; cmp /etc/passwd /tmp/copy && echo same
+    ssh -p 2222 -f -N -L 3333:localhost:2222 localhost; ssh -p 3333 localhost echo tunnel
+    [ "$(seq 100000 | ssh -p 2222 localhost md5sum)" = "$(seq 100000 | md5sum)" ] && echo same
+    ssh -q -tt -p 2222 localhost "touch /root/.hushlogin; tty" | tr -d "\r" | tail -n 1' 2> said || cat said >&2"#;
 const PYTHON: &str = r#"$chitin run --packages python3 -- python3 -c '
 import socketserver, http.server, urllib.request, threading, asyncio, selectors, socket, os
 class Stream(socketserver.StreamRequestHandler):
