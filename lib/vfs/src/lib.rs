@@ -7,7 +7,8 @@
 //! - contents: `file_data` reads and writes bytes, `page_index` finds their pages, `prefault_set` knows the pages
 //!   that programs touch. `holes` and `seals` are those of a file, `extended_attribute` what programs attach to it;
 //! - mounts: `mount_table` says what is found where, `mount` changes that, `superblock` is what can be mounted,
-//!   `persistent` a volume that a disk keeps, `on_disk` the extents of its files, `initramfs` the tree at boot, `cpio` its archive;
+//!   `persistent` a volume that a disk keeps, `on_disk` the extents of its files, `initramfs` the tree at boot, `cpio`
+//!   its archive;
 //! - shared: `dcache` is the dentry cache, `file_lock` locks, `inotify` watches, `id_map` a map by numbers;
 //! - the machine: `sysfs`, `cpu_cache`, `network_card`, `disk_number`.
 

@@ -1,6 +1,6 @@
-// Capabilities that user 0 gives up, one or a few at a time, and the calls that need them: files, names, owners, signals,
-// ports, users, groups, queues, priorities. Then threads, children and programs. Each line names the calls that
-// fail.
+// Capabilities that user 0 gives up, one or a few at a time, and the calls that need them: files, names, owners,
+// signals, ports, users, groups, queues, priorities. Then threads, children and programs. Each line names the calls
+// that fail.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
-// Sockets for datagrams that one thread closes while another one sends to their name: the sender looks through the pages of the
-// receiver for a moment. Meanwhile other threads fill pipes and fresh memory, and look whether what they wrote is there: a page that
-// was given up twice would be two of theirs. Argument: seconds.
+// Sockets for datagrams that one thread closes while another one sends to their name: the sender looks through the
+// pages of the receiver for a moment. Meanwhile other threads fill pipes and fresh memory, and look whether what
+// they wrote is there: a page that was given up twice would be two of theirs. Argument: seconds.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
-// Who logged in (/proc/PID/loginuid), as sshd, cron and login note it by pam_loginuid: noted once, and inherited by children,
-// programs and users. One line for each step.
+// Who logged in (/proc/PID/loginuid), as sshd, cron and login note it by pam_loginuid: noted once, and inherited by
+// children, programs and users. One line for each step.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -68,14 +68,14 @@ pub(super) const LARGE_SERVERS: [Visit; 10] = [
 
 /// Sessions by PAM, with and without a terminal, files, and a tunnel through the server to itself.
 const SSHD: &str = r#"$chitin run -m 1G --packages openssh-server,openssh-client -- sh -c '
-    mkdir -p /run/sshd /root/.ssh; ssh-keygen -q -t ed25519 -N "" -f /root/.ssh/id_ed25519
-    cp /root/.ssh/id_ed25519.pub /root/.ssh/authorized_keys
-    echo "StrictHostKeyChecking no" > /root/.ssh/config; echo "LogLevel error" >> /root/.ssh/config
+    mkdir -p /run/sshd ~/.ssh; ssh-keygen -q -t ed25519 -N "" -f ~/.ssh/id_ed25519
+    cp ~/.ssh/id_ed25519.pub ~/.ssh/authorized_keys
+    echo "StrictHostKeyChecking no" > ~/.ssh/config; echo "LogLevel error" >> ~/.ssh/config
     /usr/sbin/sshd -p 2222; sleep 2
     ssh -p 2222 localhost id; scp -q -P 2222 localhost:/etc/passwd /tmp/copy; cmp /etc/passwd /tmp/copy && echo same
     ssh -p 2222 -f -N -L 3333:localhost:2222 localhost; ssh -p 3333 localhost echo tunnel
     [ "$(seq 100000 | ssh -p 2222 localhost md5sum)" = "$(seq 100000 | md5sum)" ] && echo same
-    ssh -q -tt -p 2222 localhost "touch /root/.hushlogin; tty" | tr -d "\r" | tail -n 1' 2> said || cat said >&2"#;
+    ssh -q -tt -p 2222 localhost "touch ~/.hushlogin; tty" | tr -d "\r" | tail -n 1' 2> said || cat said >&2"#;
 const PYTHON: &str = r#"$chitin run --packages python3 -- python3 -c '
 import socketserver, http.server, urllib.request, threading, asyncio, selectors, socket, os
 class Stream(socketserver.StreamRequestHandler):
