@@ -331,8 +331,9 @@ impl Process {
         self.take_out_of_use(&windows, pages);
     }
 
-    /// The windows stay as they are until what no process maps is given up. So no thread opens a page in between by
-    /// its number, whose close would find it free a second time.
+    /// Gives up those of some pages, and of all that were lent before, that no process maps. The windows stay as they
+    /// are until that is done. So no thread opens a page in between by its number, whose close would find it free a
+    /// second time.
     fn take_out_of_use(&self, _windows: &Guard<'_, Mappings>, pages: &[PageNumber]) {
         let mut exported = self.exported.lock();
         let mut free = exported.add(pages);

@@ -289,7 +289,7 @@ fn terms(call: &Call<'_>, watched: &[u64]) -> Vec<Term> {
     core::iter::once(bell.term).chain(others).collect()
 }
 
-/// Those of what no bell rings for.
+/// The terms of all descriptors, or of those for which this bell cannot ring.
 fn terms_beside(call: &Call<'_>, watched: &[u64], bell: Option<&Bell>) -> Vec<Term> {
     let mut terms = Vec::new();
     for one in watched {
