@@ -116,10 +116,12 @@ fn budget(number: abi::EnvironmentId) -> (u64, u64, u64) {
     })
 }
 
-/// A child that holds pages, with so much of the reservation.
+/// A child that holds pages, with so much of the reservation. It has it before it runs: an earlier shortage may last
+/// still, in which those above their reservation are refused.
 fn holder(world: &World, count: u64, reserved: u64) -> Result<Child, String> {
-    let child = launch(prepare(world, hold, count)?)?;
+    let child = granted!(prepare(world, hold, count)?.create());
     granted!(child.reserve(Resource::Page, reserved));
+    granted!(child.run(0, time_slice::ANY_POSITION));
     Ok(child)
 }
 
