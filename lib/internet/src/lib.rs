@@ -10,6 +10,7 @@
 extern crate alloc;
 
 pub mod address;
+pub mod bell;
 pub mod control;
 pub mod datagram;
 pub mod device;

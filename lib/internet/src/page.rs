@@ -51,8 +51,8 @@ pub const FILTER: usize = 19;
 pub const URGENT_SKIPPED: usize = 20;
 /// The filter of a raw socket of IPv6 (`ICMP6_FILTER`): four words.
 pub const FILTER_V6: usize = 21;
-/// What the holders, or the keeper of the wire, want to be told of by the server: bits of [`watch`], and from
-/// [`watch::BELLS`] on the bells that it rings then. 0: nothing.
+/// What the holders, or the keeper of the wire, want to be told of by the server: see [`crate::bell::Watch`].
+/// 0: nothing.
 pub const WATCH: usize = 25;
 /// Of a socket for datagrams: how often its channels have changed, or it was shut down.
 pub const CHANGES: usize = 26;
@@ -95,6 +95,10 @@ pub mod watch {
     pub const SENT: u64 = 1;
     /// The other side read something, or nothing more.
     pub const TAKEN: u64 = 2;
+    /// A holder of the socket itself shut it, or changed what it waits for.
+    pub const OWN: u64 = 8;
+    /// The one bell need not ring again once it has.
+    pub const ONCE: u64 = 4;
     /// The first bit of the bells.
     pub const BELLS: u32 = 8;
 }

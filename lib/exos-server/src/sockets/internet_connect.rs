@@ -2,7 +2,7 @@
 
 use crate::dispatch::{Answer, FileServer, NOTHING};
 use crate::pages::page_acl::Access;
-use alloc::vec::Vec;
+use alloc::vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use exos::wait;
 use internet::address::Endpoint;
@@ -63,7 +63,8 @@ impl FileServer {
         if words[page::SENT].load(Acquire) & RESET == 0 && words[page::TAKEN].load(Acquire) & RESET == 0 {
             return;
         }
-        let mut left = Vec::new();
+        // Its own waiters look again, and ask for their bells once more: that word is cleared, too.
+        let mut left = vec![socket.page.clone()];
         for other in net.sockets.values_mut().filter(|other| other.peer == Some(node)) {
             other.peer = None;
             left.push(other.page.clone());
@@ -72,7 +73,15 @@ impl FileServer {
             }
             other.page.set_state(state::CLOSED);
         }
-        let kept = [page::READ_LOCK, page::WRITE_LOCK, page::STATE, page::PATIENCE, page::PATIENCE + 1, page::LINGER];
+        let kept = [
+            page::READ_LOCK,
+            page::WRITE_LOCK,
+            page::STATE,
+            page::PATIENCE,
+            page::PATIENCE + 1,
+            page::LINGER,
+            page::WATCH,
+        ];
         for (_, word) in words.iter().enumerate().take(OPTIONS).filter(|(at, _)| !kept.contains(at)) {
             word.store(0, SeqCst);
         }

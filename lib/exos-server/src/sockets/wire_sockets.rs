@@ -13,6 +13,7 @@ use core::sync::atomic::Ordering::SeqCst;
 use exos::hw::mapping::{Mapping, PAGE_WORDS};
 use exos::wait;
 use internet::address::{Address, Endpoint, Family};
+use internet::bell::{self, Watch};
 use internet::datagram::Head;
 use internet::option::{self, Sort, place};
 use internet::page::{self, state, watch};
@@ -23,7 +24,7 @@ use network::packet::{ICMP, ICMP6, UDP};
 use network::slab::Handle as Connection;
 use runtime::PageNumber;
 use runtime::page::Allocator;
-use unix_core::server::protocol::{BELLS, BELLS_WORDS};
+use unix_core::server::protocol::{BELL_RECORD, BELLS};
 use vfs::handle::Handle;
 use vfs::inode::NodeId;
 use vfs::mount_table::Location;
@@ -140,8 +141,12 @@ impl FileServer {
         if watch.load(SeqCst) & what == 0 {
             return;
         }
-        let bells = watch.swap(0, SeqCst) >> watch::BELLS;
-        let rung = self.notice.words().iter().skip(BELLS).take(BELLS_WORDS).enumerate();
+        let bells = Watch(watch.swap(0, SeqCst)).bells();
+        let words = self.notice.words();
+        if let Some(record) = words[BELL_RECORD..].first_chunk().filter(|_| bells != 0) {
+            bell::write(record, page.number().0);
+        }
+        let rung = words.iter().skip(BELLS).take(bell::BELLS).enumerate();
         rung.filter(|(bell, _)| bells >> bell & 1 != 0).for_each(|(_, word)| _ = word.fetch_add(1, SeqCst));
         wait::kick_idle();
     }

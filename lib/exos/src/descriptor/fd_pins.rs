@@ -302,6 +302,6 @@ impl Process {
             descriptors.iter().map(|(_, open)| open).chain(uses.left.iter().map(|(left, _)| left)).chain(&uses.leaving);
         let sets: Vec<OpenFile> = open.filter(|open| open.as_kind::<Set>().is_some()).map(OpenFile::again).collect();
         drop((uses, descriptors));
-        sets.iter().filter_map(OpenFile::as_kind::<Set>).for_each(|set| set.forget(description.number()));
+        sets.iter().filter_map(OpenFile::as_kind::<Set>).for_each(|set| set.forget(description));
     }
 }

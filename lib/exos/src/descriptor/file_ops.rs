@@ -16,6 +16,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::fmt::Debug;
+use internet::bell::Bell;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::PageNumber;
@@ -80,10 +81,16 @@ pub trait FileOps: Any + Debug + Send + Sync {
         self.wait_terms(event)
     }
 
-    /// Has the server ring bells when what these bits of `internet::page::watch` say changes. False: it cannot, and a
-    /// waiter needs the terms.
-    fn ask_for_bell(&self, _watch: u64) -> bool {
-        false
+    /// Has the server ring a bell when what these bits of `internet::page::watch` say changes; `each` time, or at least
+    /// once for all descriptions. The result is the name that is recorded then. `None`: it cannot, and a waiter needs
+    /// the terms.
+    fn ask_for_bell(&self, _watch: u64, _bell: Bell, _each: bool) -> Option<u64> {
+        None
+    }
+
+    /// The name under which bells are rung for it.
+    fn bell_name(&self) -> Option<u64> {
+        None
     }
 
     /// What becomes true when the other side is gone, or an error comes: that is told to those that ask for nothing.

@@ -153,6 +153,12 @@ impl OpenFile {
         any.downcast_ref()
     }
 
+    /// The name under which bells are rung for it.
+    pub(super) fn bell_name(&self) -> Option<u64> {
+        let Object::Other(other) = &self.object else { return None };
+        other.bell_name()
+    }
+
     /// The offset.
     pub fn offset(&self) -> u64 {
         (process().calls.image().tables.offsets.get)(self)

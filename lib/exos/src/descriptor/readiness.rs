@@ -7,11 +7,11 @@ use super::sockets::internet_socket::InternetSocket;
 use super::sockets::socket::Socket;
 use crate::server::client;
 use core::sync::atomic::Ordering::SeqCst;
+use internet::bell::{BELLS, Bell};
 use internet::option::Sort;
 use internet::page::watch;
 use linux_raw_sys::general as linux;
-use runtime::predicate::{Operator, Term, word};
-use unix_core::server::protocol::BELLS_WORDS;
+use runtime::predicate::{self, Operator, Term};
 
 pub(crate) const READABLE: u16 = (linux::POLLIN | linux::POLLRDNORM) as u16;
 pub(crate) const WRITABLE: u16 = (linux::POLLOUT | linux::POLLWRNORM) as u16;
@@ -21,34 +21,53 @@ pub(crate) const URGENT: u16 = linux::POLLWRBAND as u16;
 pub(crate) const HUNG_UP: u16 = linux::POLLHUP as u16;
 pub(crate) const BROKEN: u16 = linux::POLLERR as u16;
 
-/// The bell of the running thread, in place of the terms of many sockets. See `unix_core::server::protocol::BELLS`.
+/// A bell in place of the terms of many sockets: see `internet::bell`.
 ///
 /// A sleeper that waits for more terms than a predicate takes writes its bell into the pages of its sockets. Whatever
 /// changes a socket whose page has a bell has the server ring that: one RPC. Without it the sleeper looks each
 /// millisecond.
-pub(crate) struct Bell {
-    bit: u64,
+pub(crate) struct SleeperBell {
+    bell: Bell,
     pub(crate) term: Term,
 }
 
-impl Bell {
-    /// Reads it: what comes from here on rings it.
+impl SleeperBell {
+    /// That of the running thread.
     pub(crate) fn of_thread() -> Self {
-        let number = runtime::area::number().0 as u32 % BELLS_WORDS as u32;
-        let bell = client::bell(number);
-        Self { bit: 1 << (watch::BELLS + number), term: word(bell, Operator::NotEqual, bell.load(SeqCst)) }
+        Self::of(runtime::area::number().0)
     }
 
-    /// Whether it rings for these events of a description, or for its end where there are none.
+    /// That of a number. It is read here: what comes from here on rings it.
+    pub(crate) fn of(number: u64) -> Self {
+        let number = number as u32 % BELLS as u32;
+        let word = client::bell(number);
+        let count = word.load(SeqCst);
+        Self { bell: Bell { number, count }, term: predicate::word(word, Operator::NotEqual, count) }
+    }
+
+    /// Whether it rings for these events of a description, and always for its end.
     pub(crate) fn rings_for(&self, description: &OpenFile, events: impl Iterator<Item = Event>) -> bool {
         let Object::Other(other) = &description.object else { return false };
-        let bits = events.fold(0, |all, event| match event {
-            Event::Readable => all | watch::SENT,
+        let bits = events.fold(watch::SENT, |all, event| {
+            description.note_waiter(event);
             // Room becomes less by writes alone.
-            Event::Writable if other.is_ready(event) => all,
-            Event::Writable => all | watch::TAKEN,
+            let is_full = event == Event::Writable && !other.is_ready(event);
+            all | if is_full { watch::TAKEN } else { 0 }
         });
-        other.ask_for_bell(self.bit | if bits == 0 { watch::SENT } else { bits })
+        other.ask_for_bell(bits, self.bell, false).is_some()
+    }
+
+    /// Whether it rings for what other holders of a description do to it: no term tells of that.
+    pub(crate) fn rings_for_holders(&self, description: &OpenFile) -> bool {
+        let Object::Other(other) = &description.object else { return false };
+        other.ask_for_bell(watch::OWN, self.bell, false).is_some()
+    }
+
+    /// The name under which it rings for each change of a description that has events of both kinds, or only to be
+    /// read.
+    pub(crate) fn rings_each_time(&self, description: &OpenFile, writable: bool) -> Option<u64> {
+        let Object::Other(other) = &description.object else { return None };
+        other.ask_for_bell(if writable { watch::SENT | watch::TAKEN } else { watch::SENT }, self.bell, true)
     }
 }
 

@@ -35,8 +35,8 @@ pub const PROGRAMS: usize = 3;
 pub const DISK_LINES: usize = 160;
 /// Words of the notice page, bells: threads that wait for many sockets of TCP sleep over one of them each, by number.
 pub const BELLS: usize = 192;
-/// How many of these.
-pub const BELLS_WORDS: usize = 32;
+/// Words of the notice page with the names of the sockets that rang bells last, see `internet::bell`.
+pub const BELL_RECORD: usize = 32;
 /// Word of the notice page that counts what the keeper of disks has finished: a read, or a round of write-back.
 pub const DISK_DONE: usize = 176;
 /// Word of the notice page that counts what is asked of the keeper.

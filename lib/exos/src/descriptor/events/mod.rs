@@ -3,6 +3,8 @@
 pub mod epoll;
 pub mod eventfd;
 pub mod inotify_fd;
+mod interest;
+mod interests;
 pub mod mq_fd;
 pub mod pidfd;
 pub(super) mod shared_counter;

@@ -24,6 +24,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use internet::address::{Endpoint, Family};
+use internet::bell::{Bell, Watch};
 use internet::option::{self, Sort, Store};
 use internet::page::{self, GENERATION, OPTIONS, done, state};
 use linux_abi::errno::{Errno, Result};
@@ -195,7 +196,9 @@ impl InternetSocket {
 
     /// Has no connection any more (`AF_UNSPEC`).
     pub fn disconnect(&self) -> Result<()> {
-        self.ask(InternetRequest::Disconnect, [0; 3]).map(|_| ())
+        self.ask(InternetRequest::Disconnect, [0; 3])?;
+        self.ring_own();
+        Ok(())
     }
 
     /// Connects it. `EINPROGRESS` where it must not wait, as on Linux even where the answer is known at once.
@@ -341,6 +344,13 @@ impl InternetSocket {
         wait::kick_idle();
     }
 
+    /// Something other than the other side changed what waiters of this side are told.
+    pub(crate) fn ring_own(&self) {
+        if self.word(page::WATCH).load(SeqCst) != 0 {
+            let _ = self.ask(InternetRequest::Wake, [1, 0, 0]);
+        }
+    }
+
     /// `shutdown`.
     pub fn shut(&self, reads: bool, writes: bool) -> Result<()> {
         match (self.sort, self.state()) {
@@ -369,10 +379,7 @@ impl InternetSocket {
         // The connection is the same: what is seen of it holds.
         self.link.lock().seen = self.word(page::STATE).load(Acquire);
         wait::kick_idle();
-        if self.word(page::WATCH).load(SeqCst) != 0 {
-            // Another holder waits for many sockets.
-            let _ = self.ask(InternetRequest::Wake, [1, 0, 0]);
-        }
+        self.ring_own();
         if was_over { Err(Errno::ENOTCONN) } else { Ok(()) }
     }
 }
@@ -484,16 +491,22 @@ impl FileOps for InternetSocket {
         }
     }
 
-    fn ask_for_bell(&self, watch: u64) -> bool {
+    fn ask_for_bell(&self, watch: u64, bell: Bell, each: bool) -> Option<u64> {
         let can_ring = match (self.sort, self.state()) {
             (Sort::Tcp, state::LISTENING) => true,
             (Sort::Tcp, state::CONNECTED) => self.link().is_some(),
             _ => false,
         };
-        if can_ring {
-            self.word(page::WATCH).fetch_or(watch, SeqCst);
+        if !can_ring {
+            return None;
         }
-        can_ring
+        let asks = |before| Watch(before).and(watch, bell, each).0;
+        self.word(page::WATCH).update(SeqCst, SeqCst, asks);
+        self.bell_name()
+    }
+
+    fn bell_name(&self) -> Option<u64> {
+        self.own.pages().first().map(|page| page.0)
     }
 
     fn end_terms(&self) -> Vec<Term> {

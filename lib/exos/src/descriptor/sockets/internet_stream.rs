@@ -11,12 +11,14 @@ use crate::descriptor::object::{Event, broken_pipe};
 use crate::hw::current::process;
 use crate::hw::mapping::Mapping;
 use crate::hw::usercopy;
+use crate::server::client;
 use crate::wait;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use internet::bell::Watch;
 use internet::option::{Sort, place};
 use internet::page::{self, GENERATION, INFORMATION, INFORMATION_BYTES, RING, done, state, watch};
 use internet::ring::{FINISHED, LARGE, RESET, Ring, advance, at_least};
@@ -62,10 +64,12 @@ impl InternetSocket {
         Some(&self.link()?.peer.as_ref()?.first_page()[index])
     }
 
-    /// Tells the other side of changed counts, where it asks for that: no process, but the keeper of the wire.
+    /// Tells the other side of changed counts, where it asks for that: the keeper of the wire, or threads that wait for
+    /// many sockets.
     #[inline]
     fn tell_other(&self, ends: &Ends, what: u64) {
-        if ends.peer_word(page::WATCH).load(SeqCst) & what != 0 {
+        let watch = Watch(ends.peer_word(page::WATCH).load(SeqCst));
+        if watch.wants(what, |bell| client::bell(bell).load(SeqCst)) {
             // Where the server refuses, the connection is no more.
             let _ = self.ask(InternetRequest::Wake, [0; 3]);
         }

@@ -45,3 +45,8 @@ impl Client {
 pub(super) fn notice(index: usize) -> &'static AtomicU64 {
     &library_image::shown().0[index]
 }
+
+/// Words of the server's notice page that lie behind each other.
+pub(super) fn notices<const COUNT: usize>(first: usize) -> &'static [AtomicU64; COUNT] {
+    library_image::shown().0[first..].first_chunk().expect("the notice page has these words")
+}

@@ -1,12 +1,13 @@
 //! A process's side of System V objects and POSIX queues.
 
 use super::Client;
-use super::dcache::notice;
+use super::dcache::{notice, notices};
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
+use internet::bell;
 use linux_abi::errno::Result;
 use unix_core::server::protocol::{
-    BELLS, BELLS_WORDS, FUTEX_WAKES, FUTEX_WAKES_WORDS, IpcCommand, IpcKind, Listed, MOUNTS, Request,
+    BELL_RECORD, BELLS, FUTEX_WAKES, FUTEX_WAKES_WORDS, IpcCommand, IpcKind, Listed, MOUNTS, Request,
 };
 
 impl Client {
@@ -62,9 +63,14 @@ pub fn futex_wakes(thread: u64) -> &'static AtomicU64 {
     notice(FUTEX_WAKES + thread as usize % FUTEX_WAKES_WORDS)
 }
 
-/// The bell of a thread: the server counts there when a socket changes whose page asks for it.
+/// A bell: the server counts there when a socket changes whose page asks for it. See `internet::bell`.
 pub fn bell(number: u32) -> &'static AtomicU64 {
-    notice(BELLS + number as usize % BELLS_WORDS)
+    notice(BELLS + number as usize % bell::BELLS)
+}
+
+/// The names of the sockets that rang bells last.
+pub fn bell_record() -> &'static [AtomicU64; bell::RECORD_WORDS] {
+    notices(BELL_RECORD)
 }
 
 /// The server's count of changes that clients wait for.

@@ -2,7 +2,7 @@
 
 use crate::descriptor::fd_pins::Used;
 use crate::descriptor::object::{Event, Object};
-use crate::descriptor::readiness::{BROKEN, Bell, HUNG_UP, READABLE, SPECIAL, WRITABLE, state};
+use crate::descriptor::readiness::{BROKEN, HUNG_UP, READABLE, SPECIAL, SleeperBell, WRITABLE, state};
 use crate::hw::current::thread;
 use crate::hw::usercopy;
 use crate::signal;
@@ -280,17 +280,24 @@ fn scan(call: &Call<'_>, watched: &mut [u64]) -> u64 {
 /// What becomes true when one of the wanted events comes, or an end where none is wanted; the thread that makes it come
 /// is told who waits.
 fn terms(call: &Call<'_>, watched: &[u64]) -> Vec<Term> {
-    let terms = terms_beside(call, watched, None);
-    if terms.len() <= wait::MOST_TERMS {
-        return terms;
+    let bell = SleeperBell::of_thread();
+    // Almost every descriptor has a term.
+    if watched.len() <= wait::MOST_TERMS {
+        let mut terms = terms_beside(call, watched, None);
+        let rings = |one: &u64| description_of(call, *one)?.ok().map(|open| bell.rings_for_holders(&open));
+        if watched.iter().filter_map(rings).fold(false, |any, rings| any | rings) {
+            terms.push(bell.term);
+        }
+        if terms.len() <= wait::MOST_TERMS {
+            return terms;
+        }
     }
-    let bell = Bell::of_thread();
     let others = terms_beside(call, watched, Some(&bell));
     core::iter::once(bell.term).chain(others).collect()
 }
 
 /// The terms of all descriptors, or of those for which this bell cannot ring.
-fn terms_beside(call: &Call<'_>, watched: &[u64], bell: Option<&Bell>) -> Vec<Term> {
+fn terms_beside(call: &Call<'_>, watched: &[u64], bell: Option<&SleeperBell>) -> Vec<Term> {
     let mut terms = Vec::new();
     for one in watched {
         if let Some(Ok(description)) = description_of(call, *one)
