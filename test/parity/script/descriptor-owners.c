@@ -51,6 +51,7 @@ static void owners(const char *name, int file)
 	int same = dup(file);
 	printf("flags %o, of a duplicate %ld\n", fcntl(file, F_GETFL) & O_ASYNC, owner(same));
 	close(same);
+	told("notified of nothing", fcntl(file, F_NOTIFY, DN_MULTISHOT));
 	told("nobody", fcntl(file, F_SETOWN, 0));
 	printf("is %ld\n", owner(file));
 }

@@ -140,6 +140,8 @@ pub(crate) fn fcntl(call: &mut Call<'_>) -> Result<u64> {
         linux::F_GETFL => Ok(u64::from(description.flags())),
         linux::F_SETFL => set_flags(call, number, &description, argument as u32),
         linux::F_ADD_SEALS | linux::F_GET_SEALS => seals(call, &description, command as u32, argument),
+        // To be notified of nothing is what each descriptor is in the beginning.
+        linux::F_NOTIFY if argument as u32 & !linux::DN_MULTISHOT == 0 => Ok(0),
         linux::F_GETLEASE => Ok(u64::from(linux::F_UNLCK)),
         linux::F_GETPIPE_SZ => pipe_of(&description).map(|pipe| pipe.ring().size()),
         linux::F_SETPIPE_SZ => set_pipe_size(&description, argument),
