@@ -99,6 +99,7 @@ impl FileServer {
         let raises = [
             (remote_request::RAISED_LIMIT, linux::CAP_SYS_RESOURCE),
             (remote_request::RAISED_SCHEDULE, linux::CAP_SYS_NICE),
+            (remote_request::RAISED_SET, linux::CAP_SYS_RESOURCE),
         ];
         if raises.iter().any(|(name, needed)| first == name.as_bytes() && !asker.credentials.has(*needed)) {
             return Err(Errno::EPERM);

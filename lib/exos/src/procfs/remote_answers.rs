@@ -1,7 +1,7 @@
-//! Requests of other processes that are no files: limits, scheduling, descriptors, grown pipes and truncated files. The
-//! server has found that the other process may ask.
+//! Requests of other processes that are no files: limits, scheduling, settings, descriptors, grown pipes and truncated
+//! files. The server has found that the other process may ask.
 
-use super::truncate_notify;
+use super::{truncate_notify, writable};
 use crate::descriptor::sockets::scm_rights;
 use crate::hw::current::process;
 use crate::process::resource_limits::set_limit;
@@ -19,6 +19,7 @@ pub(super) fn answer(kind: &str, request: &str) -> Option<Result<Vec<u8>>> {
         remote_request::STATUS => status(process(), request),
         remote_request::COPY => copy(process(), request),
         remote_request::PAGE_MAP => page_map(request),
+        remote_request::SET | remote_request::RAISED_SET => writable::answer(request),
         remote_request::GROWN => crate::pipe::answer_grown(request),
         remote_request::CUT => truncate_notify::answer(process(), request),
         remote_request::SCHEDULED | remote_request::SCHEDULE | remote_request::RAISED_SCHEDULE => {

@@ -1,16 +1,18 @@
-//! What a process can set of itself by writing to files below `/proc` (proc(5)): its name, OOM score adjustment, core
-//! dump filter, timer slack and login. All but the name are kept, inherited and told.
+//! What a process can set by writing to files below `/proc` (proc(5)): its name, OOM score adjustment, core dump
+//! filter, timer slack and login. All but the name are kept, inherited and told.
 //!
-//! A process's own files only: what another process writes there is refused.
+//! A value in a file of another process becomes a request to that process. Name and login are a process's own alone.
 
 use crate::hw::current::process;
 use crate::hw::usercopy;
 use crate::process::thread::Thread;
+use crate::signal::remote_call;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use unix_core::process::remote_request::Setting;
 
 /// Bytes of a name.
 const NAME_BYTES: usize = 15;
@@ -87,13 +89,23 @@ fn last(path: &[u8]) -> Option<&str> {
     parts.next().is_none().then_some(name)
 }
 
+/// The process whose folder a path leads through, where that is another one.
+fn other(path: &[u8]) -> Option<u64> {
+    let first = path.split(|byte| *byte == b'/').find(|part| !part.is_empty())?;
+    let number = core::str::from_utf8(first).ok()?.parse().ok()?;
+    (number != process().number()).then_some(number)
+}
+
 /// Whether this process may write to what lies at a path.
 pub(super) fn can_be_set(path: &[u8]) -> bool {
-    let own = format!("{}", process().number());
-    let first = path.split(|byte| *byte == b'/').find(|part| !part.is_empty());
-    let is_own = matches!(first, Some(b"self" | b"thread-self")) || first == Some(own.as_bytes());
+    let mode = match last(path) {
+        Some(_) => mode(path),
+        None => return false,
+    };
     // The memory of another process has its own rules, which the server knows.
-    (is_own || last(path) == Some("mem")) && mode(path) & 0o222 != 0
+    let is_for_all = other(path).is_none() || last(path) == Some("mem") || mode & 0o002 != 0;
+    let is_owner = || process().credentials.lock().user.effective == super::owner(path) as u32;
+    mode & 0o222 != 0 && (is_for_all || is_owner() || process().may(linux::CAP_DAC_OVERRIDE))
 }
 
 /// Writes to a file that was opened at a path: all that the program gives is one value.
@@ -102,39 +114,61 @@ pub(crate) fn write(path: &[u8], from: u64, count: u64) -> Result<u64> {
         return Err(Errno::EACCES);
     }
     let name = last(path).ok_or(Errno::EACCES)?;
-    if name == "comm" {
-        let name = usercopy::read_vec(from, count.min(NAME_BYTES as u64) as usize)?;
-        thread_at(path)?.set_name(name.split(|byte| *byte == 0).next().unwrap_or_default().to_vec());
-        return Ok(count);
+    let other = other(path);
+    match (name, other) {
+        ("comm", None) => {
+            let name = usercopy::read_vec(from, count.min(NAME_BYTES as u64) as usize)?;
+            thread_at(path)?.set_name(name.split(|byte| *byte == 0).next().unwrap_or_default().to_vec());
+            return Ok(count);
+        }
+        ("comm", Some(_)) => return Err(Errno::EINVAL),
+        ("loginuid", Some(_)) => return Err(Errno::EPERM),
+        ("timerslack_ns", Some(_)) if !process().may(linux::CAP_SYS_NICE) => return Err(Errno::EPERM),
+        _ => {}
     }
     let bytes = usercopy::read_vec(from, count.min(NUMBER_BYTES) as usize)?;
-    let number = number(&bytes).ok_or(Errno::EINVAL)?;
-    if name == "clear_refs" {
-        return clear_references(number).map(|()| count);
+    let value = number(&bytes).ok_or(Errno::EINVAL)?;
+    let setting = Setting { name, value, may_raise: process().may(linux::CAP_SYS_RESOURCE) };
+    match other {
+        None => set(setting)?,
+        Some(other) => drop(remote_call::request(other, &setting.to_path())?),
     }
-    let [may_stay, may_log_in] =
-        [linux::CAP_SYS_RESOURCE, linux::CAP_AUDIT_CONTROL].map(|capability| process().may(capability));
+    Ok(count)
+}
+
+/// Sets a value for another process, which the server has found to have the right.
+pub(super) fn answer(path: &str) -> Result<Vec<u8>> {
+    let setting = Setting::from_path(path).filter(|setting| setting.name != "loginuid").ok_or(Errno::EINVAL)?;
+    set(setting).map(|()| Vec::new())
+}
+
+fn set(Setting { name, value, may_raise }: Setting<'_>) -> Result<()> {
+    if name == "clear_refs" {
+        return clear_references(value);
+    }
+    let may_log_in = process().may(linux::CAP_AUDIT_CONTROL);
     let mut attributes = process().attributes.lock();
     match name {
-        "coredump_filter" => attributes.core_filter = u32::try_from(number).map_err(|_| Errno::EINVAL)?,
+        "coredump_filter" => attributes.core_filter = u32::try_from(value).map_err(|_| Errno::EINVAL)?,
         "loginuid" => {
-            let user = u64::try_from(number).map_err(|_| Errno::EINVAL)?;
+            let user = u64::try_from(value).map_err(|_| Errno::EINVAL)?;
             let user = u32::try_from(user).map_err(|_| Errno::ERANGE)?;
             attributes.log_in(user, process().number() as u32, may_log_in)?;
         }
         "timerslack_ns" => {
-            let slack = u64::try_from(number).map_err(|_| Errno::EINVAL)?;
+            let slack = u64::try_from(value).map_err(|_| Errno::EINVAL)?;
             attributes.set_timer_slack(slack);
         }
-        _ => {
-            let score = score(name, number).ok_or(Errno::EINVAL)?;
-            if score < attributes.memory_score && !may_stay {
+        "oom_adj" | "oom_score_adj" => {
+            let score = score(name, value).ok_or(Errno::EINVAL)?;
+            if score < attributes.memory_score && !may_raise {
                 return Err(Errno::EACCES);
             }
             attributes.memory_score = score;
         }
+        _ => return Err(Errno::EINVAL),
     }
-    Ok(count)
+    Ok(())
 }
 
 /// `clear_refs` resets the peak of the resident pages (5). Marks of pages (1 to 4) do not exist: none is cleared.

@@ -37,6 +37,10 @@ pub const MEMORY: &str = "(memory)";
 pub const STORE: &str = "(store)";
 /// First name of one for the entries of `pagemap`.
 pub const PAGE_MAP: &str = "(page map)";
+/// First name of one to set a value by a file below `/proc`.
+pub const SET: &str = "(set)";
+/// First name of one that may lower the OOM score adjustment.
+pub const RAISED_SET: &str = "(raised set)";
 /// First name of one that may give it more than it has a right to.
 pub const RAISED_SCHEDULE: &str = "(raised schedule)";
 
@@ -109,6 +113,35 @@ impl Schedule {
         let numbers: Vec<u64> = parts.map(|part| part.parse().ok()).collect::<Option<_>>()?;
         let change = Change::from_words(numbers.try_into().ok()?)?;
         Some(Self { change: Some(change), may_raise })
+    }
+}
+
+/// A request to set a value by a file below `/proc`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting<'a> {
+    /// Name of the file.
+    pub name: &'a str,
+    /// The value.
+    pub value: i64,
+    /// Whether it may lower the OOM score adjustment.
+    pub may_raise: bool,
+}
+
+impl<'a> Setting<'a> {
+    /// As a path.
+    pub fn to_path(self) -> String {
+        format!("{}/{}/{}", if self.may_raise { RAISED_SET } else { SET }, self.name, self.value)
+    }
+
+    /// From a path.
+    pub fn from_path(path: &'a str) -> Option<Self> {
+        let [first, name, value] = path.split('/').collect::<Vec<_>>().try_into().ok()?;
+        let may_raise = match first {
+            RAISED_SET => true,
+            SET => false,
+            _ => return None,
+        };
+        Some(Self { name, value: value.parse().ok()?, may_raise })
     }
 }
 
@@ -256,6 +289,13 @@ mod tests {
         for wrong in ["(schedule)", "(schedule)/9/1", "(schedule)/1", "(scheduled)/1", "(schedule)/1/2/3", "(limit)/1"]
         {
             assert_eq!(Schedule::from_path(wrong), None, "{wrong}");
+        }
+        for may_raise in [false, true] {
+            let setting = Setting { name: "oom_score_adj", value: -1000, may_raise };
+            assert_eq!(Setting::from_path(&setting.to_path()), Some(setting));
+        }
+        for wrong in ["(set)", "(set)/x", "(set)/x/", "(set)/x/1/2", "(limit)/x/1"] {
+            assert_eq!(Setting::from_path(wrong), None, "{wrong}");
         }
         let attributes = Attributes { priority: 3, cpus: 1, policy: 2, real_time_priority: 9, ..Attributes::default() };
         assert_eq!(schedule_from(&schedule_to(&attributes)), Some(attributes));
