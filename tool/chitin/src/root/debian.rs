@@ -77,6 +77,13 @@ const LARGE_ONES: &str = "\
     libmd0 libmpc3 libperl5.36 libpopt0 libsctp1 libssl3 libunwind8 libwayland-server0 libxxhash0 linux-libc-dev openssl \
     perl perl-modules-5.36 rsync strace stress-ng vim-common vim-tiny";
 
+/// The tests of redis, of which its package has none.
+pub const REDIS_TESTS: Packages = Packages {
+    name: "debian-redis-tests",
+    lists: &[],
+    sources: &[Source { package: "redis", strip: "1", upstream: "*/tests", debian: "debian/control" }],
+};
+
 /// What no program reads to run.
 const LEFT_OUT: [&str; 10] = [
     "usr/share/doc",
@@ -110,13 +117,11 @@ pub fn folder(cache: &Path, packages: &Packages) -> Result<PathBuf> {
     fs::create_dir_all(cache).context(cache.display())?;
     let _progress = Progress::step("fetching Debian's packages");
     let work = scratch::folder_in(cache)?;
-    said(
-        Command::new("apt-get")
-            .args(["--quiet", "-o", RETRIES, "download"])
-            .args(list.split(' '))
-            .current_dir(work.path()),
-        ADVICE,
-    )?;
+    if !list.is_empty() {
+        let mut download = Command::new("apt-get");
+        download.args(["--quiet", "-o", RETRIES, "download"]).args(list.split(' ')).current_dir(work.path());
+        said(&mut download, ADVICE)?;
+    }
     let unpacked = work.path().join("root");
     for entry in fs::read_dir(work.path()).context(work.path().display())?.flatten() {
         if entry.path().extension().is_some_and(|ending| ending == "deb") {

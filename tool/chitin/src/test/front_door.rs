@@ -25,6 +25,7 @@ use crate::build::{self, Images};
 use crate::failure::{Context, Result};
 use crate::kvm;
 use crate::qemu::Accelerator;
+use crate::root::debian;
 use crate::scratch;
 use crate::toolchain::{Toolchain, find_program};
 use crate::workspace::Workspace;
@@ -39,7 +40,7 @@ use go::GO;
 use linux_on_a_wire::{LINUX, LINUX_ON_A_WIRE};
 use little_room::{LITTLE_ROOM, MOUNTS};
 use network::NETWORK;
-use servers::{LARGE_SERVERS, SERVERS};
+use servers::{LARGE_SERVERS, REDIS, SERVERS};
 use wire::{LARGE_WIRE, WIRE};
 
 /// What a stranger does, and what must come of it.
@@ -448,6 +449,10 @@ fn pay(visit: &Visit, root: &Path, folder: &Path) -> Result<Output> {
     command.env("CHITIN_ROOT", root).env("TMPDIR", temporary);
     if visit.needs.contains(&LINUX) {
         command.env("linux", peer::kernel(&Workspace::at(root))?);
+    }
+    if visit.needs.contains(&REDIS) {
+        let tests = debian::folder(&Workspace::at(root).cache(), &debian::REDIS_TESTS)?;
+        command.env("redis", tests.join("usr/src/redis"));
     }
     if visit.needs.contains(&STATES) {
         crash_states::write(visit, folder)?;
