@@ -191,7 +191,7 @@ impl FileServer {
             Request::MakeInternetSocket => self.make_internet_socket(caller, who, [a, b, c]).map(Outcome::Done),
             Request::InternetSocket => self.on_internet_socket(caller, a, b, [c, d, e]).map(Outcome::Done),
             Request::SyncFiles if b != 0 => self.discard_pages(caller, b).map(Outcome::Done),
-            Request::SyncFiles => self.sync_files(caller, a, c).map(Outcome::Done),
+            Request::SyncFiles => self.sync_files(caller, a, c, d != 0).map(Outcome::Done),
             Request::SyncDisk => self.sync_disk(caller, a, b).map(Outcome::Done),
             Request::AcceptOffer => self.accept_offer(caller, a).map(Outcome::Done),
             Request::Listen => self.listens(caller, a).map(Outcome::Done),

@@ -47,8 +47,8 @@ impl FileServer {
         Ok(NOTHING)
     }
 
-    /// See `Request::SyncFiles`: waits for a round that begins after this, and covers everything or a node.
-    pub(crate) fn sync_files(&mut self, caller: u64, ticket: u64, node: u64) -> Result<Answer> {
+    /// See `Request::SyncFiles`: waits for a round that begins after this, and covers everything, a node or its volume.
+    pub(crate) fn sync_files(&mut self, caller: u64, ticket: u64, node: u64, is_whole: bool) -> Result<Answer> {
         if self.tree.backings.is_empty() {
             return Ok(NOTHING);
         }
@@ -59,10 +59,15 @@ impl FileServer {
             } else {
                 let node = self.start(caller, node)?.node;
                 // A file of a volume in memory is where it will ever be.
-                if !self.tree.backings.contains_key(&self.tree.node(node)?.volume) {
+                let volume = self.tree.node(node)?.volume;
+                if !self.tree.backings.contains_key(&volume) {
                     return Ok(NOTHING);
                 }
-                self.keeper.scope.nodes.insert(node);
+                if is_whole {
+                    self.keeper.scope.volumes.insert(volume);
+                } else {
+                    self.keeper.scope.nodes.insert(node);
+                }
             }
             self.keeper.asked += 1;
             self.wake_keeper();

@@ -63,8 +63,17 @@ const MARGIN: u64 = 64;
 pub struct Scope {
     /// All volumes.
     pub everything: bool,
+    /// Volumes, each with all that lies on it.
+    pub volumes: BTreeSet<VolumeId>,
     /// Files and directories.
     pub nodes: BTreeSet<NodeId>,
+}
+
+impl Scope {
+    /// Whether it covers all of a volume.
+    fn is_whole(&self, volume: VolumeId) -> bool {
+        self.everything || self.volumes.contains(&volume)
+    }
 }
 
 /// What clients ask of the keeper, in the server.
@@ -394,7 +403,12 @@ impl Volume {
     fn take_changes(&self, state: &'static State, scope: &Scope) -> Option<(Vec<Change>, BTreeMap<NodeId, Dirty>)> {
         let mut server = state.lock();
         let tree = &mut server.server.tree;
-        tree.mark_shared(self.id, if scope.everything { None } else { Some(&scope.nodes) });
+        let is_whole = scope.is_whole(self.id);
+        let is_here = |id: &NodeId| tree.node(*id).is_ok_and(|node| node.volume == self.id);
+        if !is_whole && !scope.nodes.iter().any(is_here) {
+            return None;
+        }
+        tree.mark_shared(self.id, if is_whole { None } else { Some(&scope.nodes) });
         if !tree.is_changed(self.id) && !self.is_unsynced {
             return None;
         }
@@ -404,8 +418,8 @@ impl Volume {
             return None;
         }
         backing.is_blank = false;
-        backing.has_freed &= !scope.everything;
-        let dirty = if scope.everything {
+        backing.has_freed &= !is_whole;
+        let dirty = if is_whole {
             core::mem::take(&mut backing.dirty)
         } else {
             scope.nodes.iter().filter_map(|id| backing.dirty.remove_entry(id)).collect()
@@ -441,7 +455,7 @@ impl Volume {
                 }
             }
         }
-        if !scope.everything {
+        if !scope.is_whole(self.id) {
             let numbers = scope.nodes.iter().filter_map(|id| self.numbers.get(id).copied());
             return numbers.map(|number| fsync(system, number)).fold(outcome, Result::and);
         }

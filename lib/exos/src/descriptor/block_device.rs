@@ -209,14 +209,22 @@ impl BlockDevice {
 }
 
 /// In place of a node: all files on disks.
-pub const ALL: u64 = 0;
+const ALL: u64 = 0;
 
-/// Makes a file or directory on a disk durable, or [`ALL`].
+/// Makes a file or directory on a disk durable.
 ///
 /// # Errors
 /// `EIO` or `ENOSPC` where something could not be written.
-pub fn sync_files(node: u64) -> Result<()> {
-    if disk::find(0).is_none() { Ok(()) } else { process().files.lock().sync_files(node) }
+pub fn sync_file(node: u64) -> Result<()> {
+    if disk::find(0).is_none() { Ok(()) } else { process().files.lock().sync_files(node, false) }
+}
+
+/// Makes all files durable on the volume of a file or directory.
+///
+/// # Errors
+/// As [`sync_file`].
+pub fn sync_volume(node: u64) -> Result<()> {
+    if disk::find(0).is_none() { Ok(()) } else { process().files.lock().sync_files(node, true) }
 }
 
 /// Gives up the clean pages of a file that a disk keeps.
@@ -229,8 +237,11 @@ pub fn discard(node: u64) -> Result<()> {
 
 /// Writes back all files and flushes every disk: `sync`.
 pub fn sync_all() {
+    if disk::find(0).is_none() {
+        return;
+    }
     // As on Linux, sync tells of no error.
-    let _ = sync_files(ALL);
+    let _ = process().files.lock().sync_files(ALL, false);
     for number in 0..vfs::disk_number::MOST {
         if disk::find(number).is_none() {
             return;

@@ -3,7 +3,7 @@
 use super::console::{FRAME, send, send_now, wait_for_room, write_console};
 use super::file_ops::FileOps;
 use super::open_file::OpenFile;
-use crate::descriptor::block_device::BlockDevice;
+use crate::descriptor::block_device::{self, BlockDevice};
 use crate::hw::current::process;
 use crate::hw::usercopy;
 use crate::pipe::{self, Pipe, Side};
@@ -411,12 +411,27 @@ impl OpenFile {
         if place.is_none() {
             self.set_offset(at + done);
         }
-        if self.flags() & (linux::O_DSYNC | linux::O_SYNC) != 0
-            && let Object::Disk(disk) = &self.object
-        {
-            disk.flush()?;
+        self.end_write(done)
+    }
+
+    /// Makes what was written durable, where the program opened the file so (`O_SYNC` has the bit `O_DSYNC`).
+    fn end_write(&self, done: u64) -> Result<u64> {
+        if done > 0 && self.flags() & linux::O_DSYNC != 0 {
+            self.make_durable()?;
         }
         Ok(done)
+    }
+
+    /// Makes what was written durable.
+    ///
+    /// # Errors
+    /// `EINVAL` for what is neither a file nor a directory nor a disk; `EIO` or `ENOSPC` where a write failed.
+    pub fn make_durable(&self) -> Result<()> {
+        match &self.object {
+            Object::File { node } | Object::Directory { node } => block_device::sync_file(*node),
+            Object::Disk(disk) => disk.flush(),
+            _ => Err(Errno::EINVAL),
+        }
     }
 
     /// Writes bytes of ExOS itself, all of them unless an error comes.
@@ -464,7 +479,7 @@ impl OpenFile {
         let bytes = &bytes[..room as usize];
         let (done, end) = process().files.lock().write(node, at, bytes)?;
         self.set_offset(end);
-        Ok(done)
+        self.end_write(done)
     }
 
     fn write_bytes_to_pipe(&self, pipe: &Pipe, bytes: &[u8]) -> Result<u64> {
@@ -715,7 +730,7 @@ impl OpenFile {
         if place.is_none() && done > 0 {
             self.set_offset(end);
         }
-        Ok(done)
+        self.end_write(done)
     }
 }
 

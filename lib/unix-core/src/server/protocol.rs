@@ -419,9 +419,10 @@ requests! {
     Disk = 108,
     /// (number of a disk, ticket or 0) -> as `Disk`: what was written to the disk itself becomes durable.
     SyncDisk = 109,
-    /// (ticket or 0, 0, node or 0): what was changed before on volumes of disks becomes durable, or a node alone -> 0:
-    /// it is. Or 1, the value of [`DISK_DONE`] and a ticket: the caller repeats the request with the ticket when that
-    /// word differs. (0, node): clean pages of a file that a disk keeps are given up, unless a write-back runs.
+    /// (ticket or 0, 0, node or 0, 0 or 1): makes durable what was changed before on volumes of disks, or in a node
+    /// alone. With 1 the volume of the node is meant. -> 0: it is durable. Or 1, the value of [`DISK_DONE`] and a
+    /// ticket: the caller repeats the request with the ticket when that word differs. (0, node): clean pages of a file
+    /// that a disk keeps are given up, unless a write-back runs.
     SyncFiles = 110,
 }
 

@@ -28,12 +28,12 @@ impl Client {
         self.exchange([Request::SyncDisk as u64, disk, ticket, 0, 0, 0]).map(|answer| waits(&answer))
     }
 
-    /// Makes a node that a disk keeps durable, or all files on disks for 0. Nothing else of this process waits
-    /// meanwhile but what needs the connection.
-    pub fn sync_files(&self, node: u64) -> Result<()> {
+    /// Makes a node that a disk keeps durable, or the whole volume on which it lies, or all files on disks for node 0.
+    /// Nothing else of this process waits meanwhile but what needs the connection.
+    pub fn sync_files(&self, node: u64, is_whole: bool) -> Result<()> {
         let mut ticket = 0;
         loop {
-            let answer = self.exchange([Request::SyncFiles as u64, ticket, 0, node, 0, 0])?;
+            let answer = self.exchange([Request::SyncFiles as u64, ticket, 0, node, is_whole.into(), 0])?;
             if answer[1] == 0 {
                 return Ok(());
             }

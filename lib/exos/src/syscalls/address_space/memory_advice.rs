@@ -6,13 +6,14 @@ use crate::hw::usercopy;
 use crate::process::revocation;
 use crate::procfs::truncate_notify::cut_mappings;
 use crate::syscalls::dispatch::Call;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use linux_abi::address_map::{PAGE_SIZE, PROGRAM_END};
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use vm::madvise::Advice;
 use vm::page_record::PageRecord;
-use vm::vma::{Backing, VmaList};
+use vm::vma::{Backing, Vma, VmaList};
 
 pub(crate) fn madvise(call: &mut Call<'_>) -> Result<u64> {
     let [address, bytes, advice, ..] = call.arguments();
@@ -37,7 +38,7 @@ pub(crate) fn madvise(call: &mut Call<'_>) -> Result<u64> {
     Ok(0)
 }
 
-/// Memory and file are one: there is nothing to write back.
+/// Memory and file are one; a file that a disk keeps is written.
 pub(crate) fn msync(call: &mut Call<'_>) -> Result<u64> {
     let [address, bytes, flags, ..] = call.arguments();
     let known = linux::MS_ASYNC | linux::MS_INVALIDATE | linux::MS_SYNC;
@@ -56,8 +57,23 @@ pub(crate) fn msync(call: &mut Call<'_>) -> Result<u64> {
     if !areas.cover(address, end) {
         return Err(Errno::ENOMEM);
     }
+    let file = |area: Vma| match area.backing {
+        Backing::File { node, .. } if area.shared => Some(node),
+        _ => None,
+    };
+    let files: BTreeSet<u64> = areas.parts(address, end).filter_map(file).collect();
     drop(memory);
-    if flags as u32 & linux::MS_SYNC != 0 { block_device::sync_files(block_device::ALL).map(|()| 0) } else { Ok(0) }
+    if flags as u32 & linux::MS_SYNC == 0 {
+        return Ok(0);
+    }
+    for node in files {
+        match block_device::sync_file(node) {
+            // Another thread has unmapped it meanwhile.
+            Err(Errno::EBADF) => {}
+            other => other?,
+        }
+    }
+    Ok(0)
 }
 
 pub(crate) fn mincore(call: &mut Call<'_>) -> Result<u64> {

@@ -154,6 +154,8 @@ pub(crate) fn sync_file_range(call: &mut Call<'_>) -> Result<u64> {
 
 pub(crate) fn syncfs(call: &mut Call<'_>) -> Result<u64> {
     let [number, ..] = call.arguments();
-    call.process.opened(number)?;
-    block_device::sync_files(block_device::ALL).map(|()| 0)
+    match call.process.opened(number)?.object {
+        Object::File { node } | Object::Directory { node } => block_device::sync_volume(node).map(|()| 0),
+        _ => Ok(0),
+    }
 }

@@ -135,7 +135,7 @@ pub(crate) fn pwritev2(call: &mut Call<'_>) -> Result<u64> {
     let [number, pieces, count, offset, _, flags] = call.arguments();
     known_flags(call, flags)?;
     let append = flags & u64::from(linux::RWF_APPEND) != 0;
-    match offset {
+    let done = match offset {
         _ if append => {
             let description = call.process.description(number)?;
             scattered(&description, pieces, count, None, |description, from, count, _| {
@@ -147,11 +147,19 @@ pub(crate) fn pwritev2(call: &mut Call<'_>) -> Result<u64> {
             let description = placed(call, number, offset, 0)?;
             counted(WRITTEN, scattered(&description, pieces, count, Some(offset), OpenFile::write))
         }
+    }?;
+    if done > 0 && flags & u64::from(linux::RWF_DSYNC | linux::RWF_SYNC) != 0 {
+        match call.process.opened(number)?.make_durable() {
+            // A pipe or a terminal keeps nothing.
+            Err(Errno::EINVAL) => {}
+            other => other?,
+        }
     }
+    Ok(done)
 }
 
-/// Flags that ask for nothing here, high priority, and data that is in memory at once; and that for the end of the
-/// file. Others are refused where pieces are to be moved at all.
+/// High priority, which asks for nothing here, durable writes, and the end of the file. Others are refused where pieces
+/// are to be moved at all.
 fn known_flags(call: &Call<'_>, flags: u64) -> Result<()> {
     const KNOWN: u32 = linux::RWF_HIPRI | linux::RWF_DSYNC | linux::RWF_SYNC | linux::RWF_APPEND;
     let [number, pieces, count, ..] = call.arguments();
@@ -292,11 +300,7 @@ pub(crate) fn ftruncate(call: &mut Call<'_>) -> Result<u64> {
 /// Files in memory are where they will ever be; one of a disk is written.
 pub(crate) fn fsync(call: &mut Call<'_>) -> Result<u64> {
     let [number, ..] = call.arguments();
-    match call.process.opened(number)?.object {
-        Object::File { node } | Object::Directory { node } => block_device::sync_files(node).map(|()| 0),
-        Object::Disk(disk) => disk.flush().map(|()| 0),
-        _ => Err(Errno::EINVAL),
-    }
+    call.process.opened(number)?.make_durable().map(|()| 0)
 }
 
 pub(crate) fn sync(_: &mut Call<'_>) -> Result<u64> {
