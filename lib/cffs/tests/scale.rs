@@ -1,13 +1,13 @@
-//! Scale: operations in a large directory cost at most twice those in one of 1,000 names, in device reads, transactions
-//! and nodes.
+//! Scale: operations in a large directory cost at most twice those in one of 1,000 names, in blocks read and written,
+//! transactions and nodes.
 
 mod support;
 
 use cffs::arena::Arena;
 use cffs::error::Error;
 use cffs::file::MAX_SIZE;
-use cffs::layout::indirect;
 use cffs::layout::inode::FILE;
+use cffs::layout::{hash, indirect};
 use cffs::name::New;
 use support::{System, check, volume, with};
 
@@ -49,6 +49,64 @@ fn a_directory_of_100_000_names_costs_at_most_twice_one_of_1_000() {
         assert!((0..3).all(|index| large[index] <= 2 * small[index]), "{small:?} {large:?}");
     });
     check(&device, &mut arena);
+}
+
+/// Names of one batch, as many as the log of a volume has at most.
+const BATCH: usize = 16 << 10;
+
+/// Creates names in batches, each in the order of the places of its names. Reads all names with their inodes, as a
+/// mount does. Unlinks the names in batches. Blocks read and written, transactions and nodes of each.
+fn batches(system: &mut System<'_>, names: u32) -> [u64; 3] {
+    let (root, new) = (system.root(), New { mode: FILE | 0o600, ..New::default() });
+    let mut all: Vec<String> = (0..names).map(|index| format!("name-{index}")).collect();
+    all.chunks_mut(BATCH).for_each(|batch| batch.sort_by_cached_key(|name| hash::of_name(name.as_bytes())));
+    let sum = |system: &System<'_>| {
+        let counts = system.counts();
+        counts.reads + counts.writes + counts.transactions + counts.nodes
+    };
+    [0, 1, 2].map(|kind| {
+        let before = sum(system);
+        if kind == 1 {
+            assert_eq!(read_all(system), names);
+        }
+        for batch in all.chunks(BATCH).filter(|_| kind != 1) {
+            for name in batch.iter().map(String::as_bytes) {
+                let created = if kind == 0 { system.create(root, name, &new).map(drop) } else { Ok(()) };
+                let gone = if kind == 2 { system.unlink(root, name) } else { Ok(()) };
+                assert_eq!((created, gone), (Ok(()), Ok(())));
+            }
+            system.sync().expect("the device works");
+        }
+        sum(system) - before
+    })
+}
+
+fn read_all(system: &mut System<'_>) -> u32 {
+    let (mut cookie, mut names) = (0, 0);
+    loop {
+        let listed = system.list(system.root(), cookie, 64).expect("a directory");
+        let Some(last) = listed.last() else { return names };
+        cookie = last.cookie;
+        for entry in listed {
+            assert!(system.attributes(entry.number).is_ok());
+            names += 1;
+        }
+    }
+}
+
+/// The cache has 128 blocks, the directory of 100,000 names more than 5,000 nodes.
+#[test]
+fn names_in_the_order_of_their_places_cost_at_most_twice_in_a_directory_beyond_the_cache() {
+    let cost = |names: u32| {
+        let (device, mut arena) = (volume(u64::from(names) / 4 + 8_000), Arena::new(128, 512));
+        let mut costs = [0; 3];
+        with(&device, &mut arena, |system| costs = batches(system, names));
+        check(&device, &mut arena);
+        costs
+    };
+    let (small, large) = (cost(1_000), cost(100_000));
+    println!("create, read, unlink: {small:?} for 1,000 names; {large:?} for 100,000");
+    assert!((0..3).all(|kind| large[kind] <= 2 * 100 * small[kind]), "{small:?} {large:?}");
 }
 
 /// Holes of hundreds of gibibytes are walked by indirect blocks, not by blocks.

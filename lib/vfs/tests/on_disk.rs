@@ -9,7 +9,7 @@ use support::{HostStore, tree};
 use vfs::file_data::PageStorage;
 use vfs::inode::NodeId;
 use vfs::namespace::{FileTree, ROOT};
-use vfs::persistent::{Dirty, FIRST_DISK_VOLUME, LARGEST_ON_DISK, Made, Restored};
+use vfs::persistent::{Change, Dirty, FIRST_DISK_VOLUME, LARGEST_ON_DISK, Made, Restored, sort_by_place};
 
 const PAGE: u64 = 4096;
 /// Pages that the file has at most.
@@ -242,4 +242,41 @@ fn pages_that_programs_write_themselves_are_marked_in_the_files_that_are_asked_f
     tree.hold(file, false).expect("it is held");
     tree.mark_shared(FIRST_DISK_VOLUME, None);
     assert!(!tree.store.is_shared(page), "it was marked for the last time");
+}
+
+/// New names of a directory are sorted among themselves, names that went too; nothing passes any other change.
+#[test]
+fn changes_that_commute_are_sorted_by_place() {
+    let made = || Made { mode: 0o100_644, owner: (0, 0), device: (0, 0), target: Box::default() };
+    let name = |directory: NodeId, text: &str| Change::Name(directory, text.as_bytes().into(), 9, made());
+    let gone = |directory: NodeId, text: &str| Change::Remove(directory, text.as_bytes().into(), 9, false, true);
+    let moved = || Change::Rename((1, b"a".as_slice().into()), (1, b"b".as_slice().into()), None);
+    let mut log = vec![
+        name(1, "c"),
+        name(1, "a"),
+        name(1, "b"),
+        name(2, "d"),
+        name(2, "a"),
+        name(1, "a"),
+        gone(1, "z"),
+        gone(1, "a"),
+        name(1, "a"),
+        moved(),
+        name(1, "0"),
+    ];
+    sort_by_place(&mut log, |name| name[0].into());
+    let sorted = [
+        name(1, "a"),
+        name(1, "b"),
+        name(1, "c"),
+        name(2, "a"),
+        name(2, "d"),
+        name(1, "a"),
+        gone(1, "a"),
+        gone(1, "z"),
+        name(1, "a"),
+        moved(),
+        name(1, "0"),
+    ];
+    assert_eq!(log, sorted);
 }

@@ -6,7 +6,7 @@
 //! left alone.
 //!
 //! Invariants:
-//! - changes of names reach C-FFS in the order in which programs made them.
+//! - changes of names reach C-FFS in the order in which programs made them, but for such that commute.
 //! - a round is acknowledged after C-FFS's `sync`, or with its error.
 
 use super::adapter::{Adapter, BLOCK};
@@ -27,7 +27,7 @@ use cffs::device::{Device, MANY};
 use cffs::error::Error;
 use cffs::file_system::FileSystem;
 use cffs::layout::inode::Inode;
-use cffs::layout::{Number, indirect};
+use cffs::layout::{Number, hash, indirect};
 use cffs::make::Options;
 use cffs::name::New;
 use core::sync::atomic::AtomicU64;
@@ -44,7 +44,9 @@ use unix_core::server::protocol::{DISK_DONE, DISK_WORK};
 use vfs::disk_number::letter;
 use vfs::file_data::PageStorage;
 use vfs::inode::NodeId;
-use vfs::persistent::{Change, Dirty, FIRST_DISK_VOLUME, KEPT_IN_MEMORY, LARGEST_ON_DISK, Made, Restored};
+use vfs::persistent::{
+    Change, Dirty, FIRST_DISK_VOLUME, KEPT_IN_MEMORY, LARGEST_ON_DISK, Made, Restored, sort_by_place,
+};
 use vfs::superblock::VolumeId;
 
 /// Pages of the keeper's stack: C-FFS has blocks on it.
@@ -429,15 +431,20 @@ impl Volume {
 
     /// Repeats on the disk what changed in memory, as far as a scope covers it.
     fn write_back(&mut self, state: &'static State, scope: &Scope) -> Result<(), Error> {
-        let Some((log, dirty)) = self.take_changes(state, scope) else { return Ok(()) };
+        let Some((mut log, dirty)) = self.take_changes(state, scope) else { return Ok(()) };
         self.make()?;
         self.is_unsynced = true;
         let Some(system) = self.system.as_mut() else { return Err(Error::Io) };
         let mut outcome = Ok(());
+        sort_by_place(&mut log, hash::of_name);
         for change in log {
             self.orphans.extend(keep_open(state, system, &self.numbers, &change));
+            system.set_time(time_of(state, &change));
             outcome = outcome.and(apply(system, &mut self.numbers, &self.orphans, change));
         }
+        let mut dirty: Vec<(NodeId, Dirty)> = dirty.into_iter().collect();
+        // Inodes that lie next to each other on the disk follow one another.
+        dirty.sort_by_key(|(id, _)| self.numbers.get(id));
         for (id, dirty) in dirty {
             let mut written = write_node(state, system, &self.numbers, id, &dirty);
             if written == Err(Error::NoSpace) {
@@ -500,6 +507,12 @@ fn keep_open(
     (is_alive && system.open(number).is_ok()).then_some(*id)
 }
 
+/// The time of a change. A new name has that of its inode: then most new files need no other change.
+fn time_of(state: &'static State, change: &Change) -> i64 {
+    let Change::Name(_, _, id, _) = change else { return now() };
+    state.lock().server.tree.snapshot(*id).map_or_else(now, |snapshot| snapshot.times[2] as i64)
+}
+
 /// Ends [`keep_open`] for a node that is gone; whether it could.
 fn close(system: &mut FileSystem<'static, Medium>, numbers: &mut BTreeMap<NodeId, Number>, id: NodeId) -> bool {
     let Some(number) = numbers.remove(&id) else { return true };
@@ -516,7 +529,6 @@ fn apply(
     orphans: &[NodeId],
     change: Change,
 ) -> Result<(), Error> {
-    system.set_time(now());
     let of = |numbers: &BTreeMap<NodeId, Number>, id: NodeId| numbers.get(&id).copied().ok_or(Error::Stale);
     match change {
         Change::Name(directory, name, id, made) => {

@@ -61,6 +61,22 @@ pub enum Change {
     Rename((NodeId, Box<[u8]>), (NodeId, Box<[u8]>), Option<NodeId>),
 }
 
+/// Sorts new names of one directory that follow one another by where the disk has them, and names that went, too.
+/// Such changes commute. `place` gives the place of a name: the disk reads and writes each part of a directory once.
+pub fn sort_by_place(log: &mut [Change], place: impl Fn(&[u8]) -> u64) {
+    let commute = |one: &Change, other: &Change| match (one, other) {
+        (Change::Name(one, ..), Change::Name(other, ..)) => one == other,
+        (Change::Remove(one, ..), Change::Remove(other, ..)) => one == other,
+        _ => false,
+    };
+    for run in log.chunk_by_mut(commute) {
+        run.sort_by_cached_key(|change| match change {
+            Change::Name(_, name, ..) | Change::Remove(_, name, ..) => place(name),
+            Change::Rename(..) => 0,
+        });
+    }
+}
+
 /// What of a node differs from the disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dirty {
