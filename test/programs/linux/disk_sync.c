@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { LARGE = 4 << 20, PAGE = 4096, FEW = 24, MANY = 64 };
@@ -95,9 +96,23 @@ int main(int count, char **arguments) {
     private[0] = 11;
     check(msync(private, PAGE, MS_SYNC) == 0, "msync");
     expect("msync of a private mapping", 0, 0, 0, 0);
+    /* The mapping outlives its file descriptors, and a child has it, too. */
+    close(small);
+    close(steady);
+    shared[0] = 12;
+    check(msync(shared, PAGE, MS_SYNC) == 0, "msync");
+    expect("msync of a closed file", 1, FEW, 0, 0);
+    pid_t child = fork();
+    if (child == 0) {
+        shared[0] = 13;
+        _exit(msync(shared, PAGE, MS_SYNC) != 0);
+    }
+    int status = 1;
+    check(waitpid(child, &status, 0) == child && status == 0, "child");
+    expect("msync in a child", 1, FEW, 0, 0);
     check(syncfs(memory) == 0, "syncfs");
     expect("syncfs of a volume in memory", 0, 0, 0, 0);
-    check(syncfs(small) == 0, "syncfs");
+    check(syncfs(large) == 0, "syncfs");
     expect("syncfs", MANY, 1L << 20, 0, 0);
     sync();
     expect("sync", 0, FEW, MANY, 1L << 20);
