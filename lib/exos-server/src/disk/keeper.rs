@@ -57,6 +57,8 @@ const CACHE: usize = 512;
 const INTERVAL: u64 = 5_000_000_000;
 /// Outcomes of rounds that are remembered.
 const ROUNDS: usize = 32;
+/// Bytes that a mount needs for each name, and a write-back for each change: less than this.
+const BYTES_FOR_NAME: usize = 1024;
 /// Blocks that are kept from data, for directory nodes and indirect blocks.
 const MARGIN: u64 = 64;
 
@@ -227,7 +229,8 @@ fn mount(state: &'static State, number: u64, content: u8) -> Result<Volume, Stri
             let line = format!("/dev/vd{}: the kernel does not protect its blocks: {why}", letter(number));
             state.lock().server.keeper.warnings.push(line);
         }
-        let found = walk(&mut system, if is_root { &KEPT_IN_MEMORY } else { &[] }).map_err(explain)?;
+        let room = |names: usize| state.lock().server.tree.store.quota.make_room_for(names * BYTES_FOR_NAME);
+        let found = walk(&mut system, if is_root { &KEPT_IN_MEMORY } else { &[] }, room).map_err(explain)?;
         volume.system = Some(system);
         found
     };
@@ -255,6 +258,7 @@ fn explain(error: Error) -> String {
         Error::Foreign | Error::NoFileSystem => String::from("it holds a volume of another version"),
         Error::Truncated(blocks) => format!("its volume has {} KiB, more than the disk", blocks * BLOCK_BYTES / 1024),
         Error::Damaged(block) => format!("its block {block} is damaged"),
+        Error::NoMemory => String::from("there is too little memory for its names; give the machine more"),
         other => format!("{other:?}"),
     }
 }
@@ -265,8 +269,13 @@ fn root() -> Restored {
     Restored { directory: 0, name: Vec::new(), same: None, made, size: 0, holes: Vec::new(), times: [time; 3] }
 }
 
-/// Every node of a file system, directories before what they hold; without these names of its root directory.
-fn walk(system: &mut FileSystem<'static, Medium>, without: &[&[u8]]) -> Result<Vec<(Number, Restored)>, Error> {
+/// Every node of a file system, directories before what they hold; without these names of its root directory. `room`
+/// says whether there is memory for so many names.
+fn walk(
+    system: &mut FileSystem<'static, Medium>,
+    without: &[&[u8]],
+    room: impl Fn(usize) -> bool,
+) -> Result<Vec<(Number, Restored)>, Error> {
     let mut seen = BTreeMap::new();
     let top = system.root();
     let mut all = vec![(top, restored(system, top, 0, Vec::new(), None)?)];
@@ -276,6 +285,9 @@ fn walk(system: &mut FileSystem<'static, Medium>, without: &[&[u8]]) -> Result<V
         let is_directory = all[next].1.made.mode & 0o170_000 == 0o040_000;
         let mut cookie = 0;
         while is_directory {
+            if !room(all.len() + 64) {
+                return Err(Error::NoMemory);
+            }
             let listed = system.list(number, cookie, 64)?;
             let Some(last) = listed.last() else { break };
             cookie = last.cookie;

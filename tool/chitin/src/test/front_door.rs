@@ -191,6 +191,12 @@ const VISITS: &[Visit] = &[
         "2048\n 254        0       1024 vda\nblock special file,660,fe:0\nNo space left on device\n  \\0   a   b\n512\nPermission denied\n",
     ),
     well(
+        "a_disk_with_20_000_names_is_mounted",
+        "mkdir d; (cd d; seq 20000 | xargs touch); $chitin fs make f:64M; $chitin fs cp d f:/
+            $chitin run --disk f -- sh -c 'ls /disk/d | wc -l; ls /disk/d | md5sum' 2>&1; ls d | LC_ALL=C sort | md5sum",
+        "20000\nf4d44d248b0434457f5bef608f46fe77  -\nf4d44d248b0434457f5bef608f46fe77  -\n",
+    ),
+    well(
         "a_disk_keeps_files_over_runs",
         "$chitin run --disk d:8M -- sh -c 'mkdir /disk/a; cp -a /etc /disk/etc; ln /disk/etc/passwd /disk/same; ln -s etc /disk/l
             mkfifo -m 620 /disk/f; chmod 4711 /disk/etc/group; chown 7:8 /disk/etc/hosts; rm /disk/etc/profile; echo a > /disk/etc/big
