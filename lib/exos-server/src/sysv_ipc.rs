@@ -15,7 +15,7 @@ use runtime::{EnvironmentId, exposed};
 use unix_core::ipc::id_table::{PRIVATE, Table, access};
 use unix_core::ipc::posix_mq::{Opening, Queues};
 use unix_core::ipc::sysv_msg::{self, Message};
-use unix_core::ipc::sysv_sem::{self, Change, Set};
+use unix_core::ipc::sysv_sem::{self, Change, Set, Waiter};
 use unix_core::server::protocol::{ASKS_NOTICE, IpcCommand, IpcKind, Listed, Request, WINDOW_BYTES};
 use vfs::handle::{Handle, node_of};
 use vfs::inode::NodeId;
@@ -40,6 +40,19 @@ pub struct Ipc {
     semaphores: Table<Set>,
     messages: Table<sysv_msg::Queue>,
     queues: Queues,
+    /// Operations on semaphores that were carried out while they waited: number of the set, and the outcome. Each stays
+    /// until its process asks, even where the set has gone.
+    granted: Vec<(u64, Waiter, Result<()>)>,
+}
+
+impl Ipc {
+    fn take_granted(&mut self, process: u64, number: u64, changes: &[Change]) -> Option<Result<()>> {
+        let is_it = |(of, waiter, _): &(u64, Waiter, Result<()>)| {
+            (*of, waiter.process, &*waiter.changes) == (number, process, changes)
+        };
+        let at = self.granted.iter().position(is_it)?;
+        Some(self.granted.remove(at).2)
+    }
 }
 
 /// Words of the structures that tell of objects, behind the permissions: `struct shmid64_ds` and so on.
@@ -77,8 +90,9 @@ impl FileServer {
             Request::SemaphoreGet => self.semaphore_get(who, a as u32, b, c as u32),
             Request::SemaphoreOperate => self.semaphore_operate(caller, who, a, b as usize),
             Request::SemaphoreControl => self.semaphore_control(caller, who, a, b, c, d),
+            Request::SemaphoreLeave if a != 0 => self.semaphore_give_up(caller, b, c as usize),
             Request::SemaphoreLeave => {
-                self.semaphore_leave(caller, (a != 0).then_some(b));
+                self.semaphore_leave(caller);
                 Ok(NOTHING)
             }
             Request::MessageGet => {
@@ -244,6 +258,9 @@ impl FileServer {
         }
         let bytes = self.bytes(caller, (count * Change::BYTES) as u64)?;
         let changes: Vec<Change> = bytes.chunks_exact(Change::BYTES).map(Change::from_bytes).collect();
+        if let Some(outcome) = self.ipc.take_granted(caller, number, &changes) {
+            return outcome.map(|()| NOTHING);
+        }
         let now = self.seconds();
         let entry = self.ipc.semaphores.find(number)?;
         let alters = changes.iter().any(|change| change.by != 0);
@@ -255,22 +272,42 @@ impl FileServer {
             return Ok(WAIT);
         }
         if alters {
-            self.tell_of_change();
+            self.semaphores_changed();
         }
         Ok(NOTHING)
     }
 
-    /// A process waits no more for a set, or has ended.
-    fn semaphore_leave(&mut self, caller: u64, number: Option<u64>) {
+    /// Carries out what waits for semaphores and can be done now, and has the waiters look.
+    fn semaphores_changed(&mut self) {
         let now = self.seconds();
-        if let Some(number) = number {
-            if let Ok(entry) = self.ipc.semaphores.find(number) {
-                entry.value.stop_waiting(caller);
-            }
-            return;
+        let lives = |process| exposed::lives(EnvironmentId(process));
+        self.ipc.granted.retain(|granted| lives(granted.1.process));
+        for (number, set) in self.ipc.semaphores.iter_mut() {
+            let granted = set.grant(now, lives);
+            self.ipc.granted.extend(granted.into_iter().map(|(waiter, outcome)| (number, waiter, outcome)));
         }
-        if self.ipc.semaphores.values_mut().fold(false, |any, set| set.leave(caller, now) | any) {
-            self.tell_of_change();
+        self.tell_of_change();
+    }
+
+    /// A process gives up waiting for an operation. Says whether that was carried out, which then counts.
+    fn semaphore_give_up(&mut self, caller: u64, number: u64, count: usize) -> Result<Answer> {
+        let bytes = self.bytes(caller, (count.min(sysv_sem::MOST_CHANGES) * Change::BYTES) as u64)?;
+        let changes: Vec<Change> = bytes.chunks_exact(Change::BYTES).map(Change::from_bytes).collect();
+        if let Some(outcome) = self.ipc.take_granted(caller, number, &changes) {
+            return outcome.map(|()| NOTHING);
+        }
+        if let Ok(entry) = self.ipc.semaphores.find(number) {
+            entry.value.stop_waiting(caller, &changes);
+        }
+        Ok(WAIT)
+    }
+
+    /// A process has ended.
+    fn semaphore_leave(&mut self, caller: u64) {
+        let now = self.seconds();
+        self.ipc.granted.retain(|granted| granted.1.process != caller);
+        if self.ipc.semaphores.iter_mut().fold(false, |any, (_, set)| set.leave(caller, now) | any) {
+            self.semaphores_changed();
         }
     }
 
@@ -318,7 +355,7 @@ impl FileServer {
             _ => return Err(Errno::EINVAL),
         };
         if writes {
-            self.tell_of_change();
+            self.semaphores_changed();
         }
         Ok([result, count as u64, 0, 0, 0])
     }

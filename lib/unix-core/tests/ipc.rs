@@ -158,6 +158,18 @@ fn who_waits_is_counted_and_wrong_changes_are_refused() {
     assert_eq!(set.operate(2, &change(0, 1), 0), Ok(true));
     assert_eq!(set.operate(1, &change(0, -1), 0), Ok(true));
     assert_eq!(set.waiting(0, false), 0);
+    // What waits is carried out in the order in which it came, by what permits it.
+    for process in [3, 4, 5] {
+        assert_eq!(set.operate(process, &change(0, -1), 0), Ok(false));
+    }
+    assert_eq!(set.operate(6, &change(0, 0), 0), Ok(true));
+    assert_eq!(set.operate(1, &change(0, 2), 0), Ok(true));
+    assert_eq!(set.operate(6, &change(0, 0), 0), Ok(false));
+    let granted = set.grant(0, |process| process != 4);
+    let processes: Vec<u64> = granted.iter().map(|(waiter, _)| waiter.process).collect();
+    assert_eq!(processes, [3, 5, 6], "4 has ended; 6 waited for 0, which came last");
+    assert!(granted.iter().all(|(_, outcome)| *outcome == Ok(())));
+    assert_eq!((set.waiting(0, false), set.waiting(0, true), set.grant(0, |_| true)), (0, 0, vec![]));
     assert_eq!(set.operate(1, &change(2, 1), 0), Err(Errno::EFBIG));
     assert_eq!(set.set(0, HIGHEST, 1, 0), Ok(()));
     assert_eq!(set.operate(1, &change(0, 1), 0), Err(Errno::ERANGE));

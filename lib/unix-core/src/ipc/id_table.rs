@@ -89,6 +89,10 @@ struct Slot<T> {
     entry: Option<Entry<T>>,
 }
 
+const fn number_of(sequence: u32, index: usize) -> u64 {
+    (sequence as u64) << INDEX_BITS | index as u64
+}
+
 /// All objects of a kind.
 #[derive(Clone, Debug)]
 pub struct Table<T> {
@@ -147,7 +151,7 @@ impl<T> Table<T> {
     }
 
     fn number(&self, index: usize) -> u64 {
-        u64::from(self.slots[index].sequence) << INDEX_BITS | index as u64
+        number_of(self.slots[index].sequence, index)
     }
 
     fn index(&self, number: u64) -> Result<usize> {
@@ -194,9 +198,12 @@ impl<T> Table<T> {
         taken.map(|(index, entry)| (self.number(index), entry))
     }
 
-    /// Every object, to be changed.
-    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.slots.iter_mut().filter_map(|slot| slot.entry.as_mut()).map(|entry| &mut entry.value)
+    /// Every object, to be changed, with its number.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut T)> {
+        self.slots.iter_mut().enumerate().filter_map(|(index, slot)| {
+            let number = number_of(slot.sequence, index);
+            Some((number, &mut slot.entry.as_mut()?.value))
+        })
     }
 
     /// The highest place that is taken; 0 for none, as the calls that tell of all objects have it.

@@ -1,5 +1,6 @@
 //! Sets of semaphores (semop(2)): several changes that happen together or not at all, and are undone when their
-//! process dies.
+//! process dies. What has to wait is carried out by the change that permits it: a set may be removed before its waiter
+//! runs.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -48,6 +49,17 @@ impl Change {
     }
 }
 
+/// An operation that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiter {
+    /// Of which process.
+    pub process: u64,
+    /// All of it.
+    pub changes: Vec<Change>,
+    /// The semaphore that it waits for, and whether for it to be 0.
+    place: (u16, bool),
+}
+
 /// A set.
 #[derive(Clone, Debug, Default)]
 pub struct Set {
@@ -55,8 +67,8 @@ pub struct Set {
     pub semaphores: Vec<Semaphore>,
     /// What to add for each process when it ends.
     undo: BTreeMap<u64, Vec<i32>>,
-    /// The semaphore that each process waits for, and whether for it to be 0.
-    waiting: BTreeMap<u64, (u16, bool)>,
+    /// In the order in which they came.
+    waiting: Vec<Waiter>,
     /// Seconds: last operation, last change of the set.
     pub times: [u64; 2],
 }
@@ -78,6 +90,38 @@ impl Set {
     /// # Errors
     /// Those of `semop`.
     pub fn operate(&mut self, process: u64, changes: &[Change], now: u64) -> Result<bool> {
+        let outcome = self.attempt(process, changes, now);
+        match outcome {
+            Ok(Some(change)) if change.flags & NO_WAIT == 0 => {
+                self.wait(process, changes, (change.number, change.by == 0));
+                return Ok(false);
+            }
+            _ => self.waiting.retain(|waiter| (waiter.process, &*waiter.changes) != (process, changes)),
+        }
+        if outcome?.is_some() { Err(Errno::EAGAIN) } else { Ok(true) }
+    }
+
+    /// Carries out what waits and can be done now, in the order in which it came: with the outcome of each. `lives`
+    /// tells whether a process does.
+    pub fn grant(&mut self, now: u64, lives: impl Fn(u64) -> bool) -> Vec<(Waiter, Result<()>)> {
+        self.waiting.retain(|waiter| lives(waiter.process));
+        let (mut granted, mut at) = (Vec::new(), 0);
+        while let Some(waiter) = self.waiting.get(at).cloned() {
+            let outcome = self.attempt(waiter.process, &waiter.changes, now);
+            if let Ok(Some(change)) = outcome {
+                self.waiting[at].place = (change.number, change.by == 0);
+                at += 1;
+            } else {
+                granted.push((self.waiting.remove(at), outcome.map(drop)));
+                // What came before may be possible now.
+                at = 0;
+            }
+        }
+        granted
+    }
+
+    /// Makes all changes, or says which one has to wait.
+    fn attempt(&mut self, process: u64, changes: &[Change], now: u64) -> Result<Option<Change>> {
         let mut after = self.semaphores.clone();
         let mut undo = self.undo.get(&process).cloned().unwrap_or_default();
         undo.resize(after.len(), 0);
@@ -88,7 +132,7 @@ impl Set {
             let place = usize::from(change.number);
             let value = after[place].value + i32::from(change.by);
             if value < 0 || change.by == 0 && value != 0 {
-                return self.wait(process, *change);
+                return Ok(Some(*change));
             }
             if change.flags & UNDO != 0 {
                 undo[place] -= i32::from(change.by);
@@ -99,33 +143,31 @@ impl Set {
             after[place] = Semaphore { value, process };
         }
         self.semaphores = after;
-        self.waiting.remove(&process);
         if undo.iter().any(|by| *by != 0) {
             self.undo.insert(process, undo);
         } else {
             self.undo.remove(&process);
         }
         self.times[0] = now;
-        Ok(true)
+        Ok(None)
     }
 
-    fn wait(&mut self, process: u64, change: Change) -> Result<bool> {
-        if change.flags & NO_WAIT != 0 {
-            self.waiting.remove(&process);
-            return Err(Errno::EAGAIN);
+    fn wait(&mut self, process: u64, changes: &[Change], place: (u16, bool)) {
+        let same = |waiter: &&mut Waiter| (waiter.process, &*waiter.changes) == (process, changes);
+        match self.waiting.iter_mut().find(same) {
+            Some(waiter) => waiter.place = place,
+            None => self.waiting.push(Waiter { process, changes: changes.to_vec(), place }),
         }
-        self.waiting.insert(process, (change.number, change.by == 0));
-        Ok(false)
     }
 
     /// A process waits no more.
-    pub fn stop_waiting(&mut self, process: u64) {
-        self.waiting.remove(&process);
+    pub fn stop_waiting(&mut self, process: u64, changes: &[Change]) {
+        self.waiting.retain(|waiter| (waiter.process, &*waiter.changes) != (process, changes));
     }
 
     /// How many processes wait for a semaphore to grow, or to be 0.
     pub fn waiting(&self, number: u16, for_zero: bool) -> u64 {
-        self.waiting.values().filter(|waits| **waits == (number, for_zero)).count() as u64
+        self.waiting.iter().filter(|waiter| waiter.place == (number, for_zero)).count() as u64
     }
 
     /// Sets the value of one; no process undoes what it did before.
@@ -151,7 +193,7 @@ impl Set {
 
     /// A process has ended: what it did is undone, as far as values can be. Says whether anything changed.
     pub fn leave(&mut self, process: u64, now: u64) -> bool {
-        self.waiting.remove(&process);
+        self.waiting.retain(|waiter| waiter.process != process);
         let Some(undo) = self.undo.remove(&process) else { return false };
         for (semaphore, by) in self.semaphores.iter_mut().zip(undo).filter(|(_, by)| *by != 0) {
             *semaphore = Semaphore { value: (semaphore.value + by).clamp(0, HIGHEST), process };

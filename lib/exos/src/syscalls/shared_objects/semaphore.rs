@@ -75,10 +75,11 @@ fn operate(call: &Call<'_>, number: u64, (changes, count): (u64, u64), deadline:
         let [waits, ..] = files.on_object_with(Request::SemaphoreOperate, words, &bytes)?;
         Ok((waits == 0).then_some(0))
     });
-    if outcome.is_err() {
-        let _ = call.process.files.lock().on_object(Request::SemaphoreLeave, [1, words[0], 0, 0, 0]);
-    }
-    outcome
+    let Err(error) = outcome else { return outcome };
+    let left = call.process.files.lock().on_object_with(Request::SemaphoreLeave, [1, words[0], count, 0, 0], &bytes);
+    // It was carried out before the wait ended.
+    let is_done = matches!(error, Errno::EINTR | Errno::EAGAIN) && matches!(left, Ok([0, ..]));
+    if is_done { Ok(0) } else { outcome }
 }
 
 pub(crate) fn semctl(call: &mut Call<'_>) -> Result<u64> {
