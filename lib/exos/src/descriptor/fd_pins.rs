@@ -18,6 +18,7 @@ use super::open_file::OpenFile;
 use crate::hw::current::thread;
 use crate::process::Process;
 use crate::wait;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -61,6 +62,8 @@ pub struct FdPins {
     left: Vec<(OpenFile, Stage)>,
     /// Descriptions with a window that were taken out of the table and are not closed yet, once for each descriptor.
     leaving: Vec<OpenFile>,
+    /// The `epoll` sets of this process.
+    sets: Vec<Weak<Set>>,
 }
 
 impl FdPins {
@@ -292,16 +295,24 @@ impl Process {
     /// descriptor of this process stands for it any more.
     #[cold]
     pub(super) fn forget_interests(&self, description: &OpenFile) {
-        let descriptors = self.descriptors.lock();
-        // The same one that came in a message.
-        if let Some((_, other)) = descriptors.iter().find(|(_, open)| open.number() == description.number()) {
-            return other.watched.store(true, Relaxed);
+        // A process that closes 10,000 sockets does not search its table for each.
+        if !description.is_alone() {
+            let descriptors = self.descriptors.lock();
+            // The same one that came in a message.
+            if let Some((_, other)) = descriptors.iter().find(|(_, open)| open.number() == description.number()) {
+                return other.watched.store(true, Relaxed);
+            }
         }
-        let uses = self.fd_pins.lock();
-        let open =
-            descriptors.iter().map(|(_, open)| open).chain(uses.left.iter().map(|(left, _)| left)).chain(&uses.leaving);
-        let sets: Vec<OpenFile> = open.filter(|open| open.as_kind::<Set>().is_some()).map(OpenFile::again).collect();
-        drop((uses, descriptors));
-        sets.iter().filter_map(OpenFile::as_kind::<Set>).for_each(|set| set.forget(description));
+        let sets: Vec<Arc<Set>> = self.fd_pins.lock().sets.iter().filter_map(Weak::upgrade).collect();
+        sets.iter().for_each(|set| set.forget(description));
+    }
+
+    /// A new `epoll` set.
+    pub fn make_set(&self) -> Arc<Set> {
+        let set = Arc::new(Set::default());
+        let sets = &mut self.fd_pins.lock().sets;
+        sets.retain(|set| set.strong_count() > 0);
+        sets.push(Arc::downgrade(&set));
+        set
     }
 }

@@ -133,7 +133,7 @@ pub(crate) fn epoll_create(call: &mut Call<'_>) -> Result<u64> {
     if (size as i32) <= 0 {
         return Err(Errno::EINVAL);
     }
-    open(call, Arc::new(Set::default()), 0)
+    open(call, call.process.make_set(), 0)
 }
 
 pub(crate) fn epoll_create1(call: &mut Call<'_>) -> Result<u64> {
@@ -141,7 +141,7 @@ pub(crate) fn epoll_create1(call: &mut Call<'_>) -> Result<u64> {
     if flags as u32 & !linux::O_CLOEXEC != 0 {
         return Err(Errno::EINVAL);
     }
-    open(call, Arc::new(Set::default()), flags as u32)
+    open(call, call.process.make_set(), flags as u32)
 }
 
 pub(crate) fn epoll_ctl(call: &mut Call<'_>) -> Result<u64> {
