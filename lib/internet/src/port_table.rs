@@ -2,9 +2,10 @@
 //!
 //! It decides whether a socket may be bound, chooses ephemeral ports, and finds the socket that a connection or a
 //! datagram is for.
-//! Invariants: a binding stands under its port once; what a socket that ended had is free at once (there is no
-//! TIME_WAIT: no
-//! segment of an old connection can arrive).
+//! Invariants:
+//! - a binding stands under its port once; a port without bindings does not stand in the table;
+//! - what a socket that ended had is free at once: there is no TIME_WAIT, no segment of an old connection can arrive;
+//! - connections that a listener took are found by their ends, without a walk through all of them.
 
 use crate::address::{Address, Endpoint, Family};
 use crate::error::{Error, Result};
@@ -102,12 +103,46 @@ impl Binding {
     }
 }
 
+/// The bindings of one port.
+#[derive(Clone, Debug, Default)]
+struct Port {
+    /// In the order in which they came, without the accepted ones.
+    own: Vec<Binding>,
+    /// By the other end, the own address and the socket.
+    accepted: BTreeMap<(Endpoint, Endpoint, u64), Binding>,
+}
+
+impl Port {
+    fn all(&self) -> impl Iterator<Item = &Binding> {
+        self.own.iter().chain(self.accepted.values())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.own.is_empty() && self.accepted.is_empty()
+    }
+
+    fn insert(&mut self, binding: Binding) {
+        if binding.is_accepted {
+            self.accepted.insert((binding.remote, binding.local, binding.socket), binding);
+        } else {
+            self.own.push(binding);
+        }
+    }
+}
+
+/// Where the binding of a socket stands.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    port: (Protocol, u16),
+    /// Its key among the accepted ones.
+    accepted: Option<(Endpoint, Endpoint, u64)>,
+}
+
 /// All bindings.
 #[derive(Clone, Debug, Default)]
 pub struct PortTable {
-    ports: BTreeMap<(Protocol, u16), Vec<Binding>>,
-    /// Where the port of each socket stands.
-    sockets: BTreeMap<u64, (Protocol, u16)>,
+    ports: BTreeMap<(Protocol, u16), Port>,
+    sockets: BTreeMap<u64, Place>,
 }
 
 impl PortTable {
@@ -118,7 +153,7 @@ impl PortTable {
     pub fn bind(&mut self, protocol: Protocol, mut binding: Binding, draw: u64) -> Result<u16> {
         if binding.local.port == 0 {
             binding.local.port = self.choose(protocol, draw, |others| others.is_empty()).ok_or(Error::InUse)?;
-        } else if self.at(protocol, binding.local.port).iter().any(|other| binding.conflicts(other)) {
+        } else if self.at(protocol, binding.local.port).any(|other| binding.conflicts(other)) {
             return Err(Error::InUse);
         }
         self.insert(protocol, binding);
@@ -132,10 +167,12 @@ impl PortTable {
     pub fn bind_to_connect(&mut self, protocol: Protocol, mut binding: Binding, draw: u64) -> Result<u16> {
         let remote = binding.remote;
         // Connections to other places may share a port, where none is free.
-        let is_apart = |other: &Binding| other.remote.port != 0 && other.remote != remote && !other.is_accepted;
+        let is_apart = |other: &Binding| other.remote.port != 0 && other.remote != remote;
         let port = self.choose(protocol, draw, |others| others.is_empty());
         let port = match protocol {
-            Protocol::Tcp => port.or_else(|| self.choose(protocol, draw, |others| others.iter().all(is_apart))),
+            Protocol::Tcp => port.or_else(|| {
+                self.choose(protocol, draw, |port| port.accepted.is_empty() && port.own.iter().all(is_apart))
+            }),
             _ => port,
         };
         binding.local.port = port.ok_or(Error::NotAvailable)?;
@@ -153,9 +190,9 @@ impl PortTable {
     /// # Errors
     /// `InUse`: another one listens there.
     pub fn listen(&mut self, socket: u64) -> Result<()> {
-        let (protocol, port) = *self.sockets.get(&socket).ok_or(Error::Invalid)?;
+        let place = self.sockets.get(&socket).ok_or(Error::Invalid)?;
         let own = self.find(socket).ok_or(Error::Invalid)?;
-        if self.at(protocol, port).iter().any(|other| !other.is_accepted && own.conflicts(other) && other.listens) {
+        if self.own_at(place.port).iter().any(|other| own.conflicts(other) && other.listens) {
             return Err(Error::InUse);
         }
         self.change(socket, |binding| binding.listens = true);
@@ -164,24 +201,39 @@ impl PortTable {
 
     /// Changes what a socket has, but for its port.
     pub fn change(&mut self, socket: u64, change: impl FnOnce(&mut Binding)) {
-        let Some(key) = self.sockets.get(&socket) else { return };
-        let binding = self.ports.get_mut(key).and_then(|all| all.iter_mut().find(|binding| binding.socket == socket));
-        binding.into_iter().for_each(change_port_never(change));
+        let Some(place) = self.sockets.get_mut(&socket) else { return };
+        let Some(port) = self.ports.get_mut(&place.port) else { return };
+        let Some(key) = place.accepted else {
+            let binding = port.own.iter_mut().find(|binding| binding.socket == socket);
+            return binding.into_iter().for_each(change_port_never(change));
+        };
+        if let Some(mut binding) = port.accepted.remove(&key) {
+            change_port_never(change)(&mut binding);
+            place.accepted = Some((binding.remote, binding.local, socket));
+            port.insert(binding);
+        }
     }
 
     /// What a socket has.
     pub fn find(&self, socket: u64) -> Option<&Binding> {
-        let (protocol, port) = *self.sockets.get(&socket)?;
-        self.at(protocol, port).iter().find(|binding| binding.socket == socket)
+        let place = self.sockets.get(&socket)?;
+        let port = self.ports.get(&place.port)?;
+        match &place.accepted {
+            Some(key) => port.accepted.get(key),
+            None => port.own.iter().find(|binding| binding.socket == socket),
+        }
     }
 
     /// A socket has nothing any more.
     pub fn remove(&mut self, socket: u64) {
-        let Some(key) = self.sockets.remove(&socket) else { return };
-        if let Some(all) = self.ports.get_mut(&key) {
-            all.retain(|binding| binding.socket != socket);
-            if all.is_empty() {
-                self.ports.remove(&key);
+        let Some(place) = self.sockets.remove(&socket) else { return };
+        if let Some(port) = self.ports.get_mut(&place.port) {
+            match &place.accepted {
+                Some(key) => drop(port.accepted.remove(key)),
+                None => port.own.retain(|binding| binding.socket != socket),
+            }
+            if port.is_empty() {
+                self.ports.remove(&place.port);
             }
         }
     }
@@ -199,17 +251,19 @@ impl PortTable {
     /// Every socket that a datagram to a group or to all hosts is for.
     pub fn receivers(&self, protocol: Protocol, port: u16, from: Endpoint) -> impl Iterator<Item = &Binding> {
         let takes = move |binding: &&Binding| binding.remote.port == 0 || binding.remote == from;
-        self.at(protocol, port).iter().filter(takes)
+        self.own_at((protocol, port)).iter().filter(takes)
     }
 
     /// Every binding of a protocol, by port.
     pub fn bindings(&self, protocol: Protocol) -> impl Iterator<Item = &Binding> {
-        self.ports.range((protocol, 0)..=(protocol, u16::MAX)).flat_map(|(_, all)| all)
+        self.ports.range((protocol, 0)..=(protocol, u16::MAX)).flat_map(|(_, port)| port.all())
     }
 
     /// Whether another connection has these two ends.
     pub fn is_connected(&self, protocol: Protocol, local: Endpoint, remote: Endpoint) -> bool {
-        self.at(protocol, local.port).iter().any(|binding| binding.local == local && binding.remote == remote)
+        let Some(port) = self.ports.get(&(protocol, local.port)) else { return false };
+        let accepted = port.accepted.range((remote, local, 0)..=(remote, local, u64::MAX)).next();
+        accepted.is_some() || port.own.iter().any(|binding| binding.local == local && binding.remote == remote)
     }
 
     fn best(
@@ -221,7 +275,8 @@ impl PortTable {
         fits: impl Fn(&Binding) -> bool,
     ) -> Option<u64> {
         let scored = |binding: &Binding| Some((binding.score(to, from)?, *binding)).filter(|_| fits(binding));
-        let all: Vec<(u32, Binding)> = self.at(protocol, to.port).iter().filter_map(scored).collect();
+        // None is for an accepted one: those have a connection.
+        let all: Vec<(u32, Binding)> = self.own_at((protocol, to.port)).iter().filter_map(scored).collect();
         let best = all.iter().map(|(score, _)| *score).max()?;
         let best: Vec<&Binding> = all.iter().filter(|(score, _)| *score == best).map(|(_, binding)| binding).collect();
         let shares = best.iter().all(|binding| binding.reuse_port);
@@ -230,26 +285,31 @@ impl PortTable {
         best.get(index).map(|binding| binding.socket)
     }
 
-    fn at(&self, protocol: Protocol, port: u16) -> &[Binding] {
-        self.ports.get(&(protocol, port)).map_or(&[], Vec::as_slice)
+    fn at(&self, protocol: Protocol, port: u16) -> impl Iterator<Item = &Binding> {
+        self.ports.get(&(protocol, port)).into_iter().flat_map(Port::all)
+    }
+
+    fn own_at(&self, port: (Protocol, u16)) -> &[Binding] {
+        self.ports.get(&port).map_or(&[], |port| &port.own)
     }
 
     fn insert(&mut self, protocol: Protocol, binding: Binding) {
         self.remove(binding.socket);
-        let key = (protocol, binding.local.port);
-        self.sockets.insert(binding.socket, key);
-        self.ports.entry(key).or_default().push(binding);
+        let port = (protocol, binding.local.port);
+        let accepted = binding.is_accepted.then_some((binding.remote, binding.local, binding.socket));
+        self.sockets.insert(binding.socket, Place { port, accepted });
+        self.ports.entry(port).or_default().insert(binding);
     }
 
-    fn choose(&self, protocol: Protocol, draw: u64, fits: impl Fn(&[Binding]) -> bool) -> Option<u16> {
+    fn choose(&self, protocol: Protocol, draw: u64, fits: impl Fn(&Port) -> bool) -> Option<u16> {
         let [first, last] = match protocol {
             Protocol::Tcp | Protocol::Udp | Protocol::UdpLite => EPHEMERAL,
             // Every identifier but 0.
             Protocol::Echo | Protocol::Echo6 => [1, u16::MAX],
         };
-        let count = u64::from(last - first) + 1;
+        let (count, none) = (u64::from(last - first) + 1, Port::default());
         let ports = (0..count).map(|step| first + ((draw % count + step) % count) as u16);
-        ports.into_iter().find(|port| fits(self.at(protocol, *port)))
+        ports.into_iter().find(|port| self.ports.get(&(protocol, *port)).map_or_else(|| fits(&none), &fits))
     }
 }
 

@@ -146,3 +146,49 @@ fn bindings_stand_where_they_are_looked_for() {
         assert_eq!(found, expected);
     }
 }
+
+/// Connections that a listener took, against a list that is gone through.
+#[test]
+fn accepted_connections_are_found_as_in_a_list() {
+    let mut table = PortTable::default();
+    let mut list: Vec<Binding> = Vec::new();
+    let mut state = 7_u64;
+    let mut draw = |below: u64| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) % below
+    };
+    let mut connected = 0;
+    for step in 0..20_000 {
+        let end = |draw: &mut dyn FnMut(u64) -> u64, ports: u64| Endpoint {
+            address: Address::v4(0x7f00_0001 + draw(2) as u32),
+            port: 1 + draw(ports) as u16,
+        };
+        let (local, remote, socket) = (end(&mut draw, 2), end(&mut draw, 40), draw(60));
+        match draw(4) {
+            0 | 1 => {
+                list.retain(|one| one.socket != socket);
+                let accepted = Binding { local, remote, is_accepted: true, ..binding(socket, LOCAL, 0) };
+                table.accept(Protocol::Tcp, accepted);
+                list.push(accepted);
+            }
+            2 => {
+                table.remove(socket);
+                list.retain(|one| one.socket != socket);
+            }
+            _ => {
+                table.change(socket, |one| one.remote = remote);
+                list.iter_mut().filter(|one| one.socket == socket).for_each(|one| one.remote = remote);
+            }
+        }
+        let is_there = list.iter().any(|one| (one.local, one.remote) == (local, remote));
+        assert_eq!(table.is_connected(Protocol::Tcp, local, remote), is_there, "step {step}");
+        connected += u32::from(is_there);
+        assert_eq!(table.find(socket), list.iter().find(|one| one.socket == socket));
+        assert_eq!(table.bindings(Protocol::Tcp).count(), list.len());
+        let bound = binding(1000, local.address, local.port);
+        let is_free = list.iter().all(|one| one.local.port != local.port || !bound.conflicts(one));
+        assert_eq!(table.bind(Protocol::Tcp, bound, 0).is_ok(), is_free, "step {step}");
+        table.remove(1000);
+    }
+    assert!(connected > 1000, "{connected}");
+}

@@ -368,8 +368,8 @@ requests! {
     SemaphoreOperate = 53,
     /// (number, semaphore, command of `semctl`, value) -> value; values in the window.
     SemaphoreControl = 54,
-    /// (0: the caller ends. Or 1, number, count; changes in the window): it gives up waiting for an operation -> 0: that
-    /// was carried out, or 1.
+    /// (0: the caller ends. Or 1, number, count; changes in the window: it gives up waiting for an operation) -> 0:
+    /// that was carried out, or 1.
     SemaphoreLeave = 55,
     /// (key, flags) -> number of a queue of messages.
     MessageGet = 56,
