@@ -115,8 +115,8 @@ impl Set {
                 let stamps = interest.stamps(&description);
                 let events = interest.come(&description, stamps);
                 if events == 0 {
-                    interest.looks += 1;
-                    rests |= interest.looks >= LOOKS;
+                    interest.looks = LOOKS.min(interest.looks + 1);
+                    rests |= interest.looks == LOOKS;
                     continue;
                 }
                 interest.looks = 0;

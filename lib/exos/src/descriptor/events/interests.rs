@@ -123,13 +123,16 @@ impl Interests {
 
     /// Makes idle what many looks found nothing in.
     pub(super) fn rest(&mut self) {
+        let most = self.busy.len().saturating_sub(FEW);
+        if most == 0 {
+            return;
+        }
         if self.idle.is_empty() {
             // What rang before concerns none of them.
             self.record = Reader::at_end(client::bell_record());
         }
         let bell = self.bell();
-        let most = self.busy.len().saturating_sub(FEW);
-        let tired = self.busy.iter_mut().filter(|(_, interest)| interest.looks >= LOOKS).take(most);
+        let tired = self.busy.iter_mut().filter(|(_, interest)| interest.looks == LOOKS).take(most);
         let rests = tired.filter_map(|(key, interest)| {
             interest.looks = 0;
             Some((interest.rests(&bell)?, *key))
