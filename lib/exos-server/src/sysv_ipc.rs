@@ -272,17 +272,19 @@ impl FileServer {
             return Ok(WAIT);
         }
         if alters {
-            self.semaphores_changed();
+            self.semaphores_changed(Some(number));
         }
         Ok(NOTHING)
     }
 
-    /// Carries out what waits for semaphores and can be done now, and has the waiters look.
-    fn semaphores_changed(&mut self) {
+    /// Carries out what waits for semaphores of a set, or of all, and can be done now; has the waiters look.
+    fn semaphores_changed(&mut self, changed: Option<u64>) {
         let now = self.seconds();
         let lives = |process| exposed::lives(EnvironmentId(process));
         self.ipc.granted.retain(|granted| lives(granted.1.process));
-        for (number, set) in self.ipc.semaphores.iter_mut() {
+        let sets =
+            self.ipc.semaphores.iter_mut().filter(|(number, _)| changed.is_none_or(|changed| changed == *number));
+        for (number, set) in sets {
             let granted = set.grant(now, lives);
             self.ipc.granted.extend(granted.into_iter().map(|(waiter, outcome)| (number, waiter, outcome)));
         }
@@ -307,7 +309,7 @@ impl FileServer {
         let now = self.seconds();
         self.ipc.granted.retain(|granted| granted.1.process != caller);
         if self.ipc.semaphores.iter_mut().fold(false, |any, (_, set)| set.leave(caller, now) | any) {
-            self.semaphores_changed();
+            self.semaphores_changed(None);
         }
     }
 
@@ -355,7 +357,7 @@ impl FileServer {
             _ => return Err(Errno::EINVAL),
         };
         if writes {
-            self.semaphores_changed();
+            self.semaphores_changed(Some(number));
         }
         Ok([result, count as u64, 0, 0, 0])
     }

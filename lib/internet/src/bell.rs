@@ -3,7 +3,11 @@
 //! A sleeper asks for its bell in the word [`crate::page::WATCH`] of each socket. The server rings the bells that the
 //! word of a changed socket names, and clears the word. To ring is to write the name of the socket into the record,
 //! then to count in each bell. Those words lie in a page that all processes read and the server alone writes.
-//! Invariant: a sleeper asks first, then looks at the socket, then sleeps: what comes after the look rings.
+//! Invariants:
+//! - a sleeper reads its bell first, then asks, then looks at the socket, then sleeps while the bell is as it was read:
+//!   what comes after the look rings;
+//! - the count in a word of a socket never goes back: it is read after the word that it replaces. A sleeper with an
+//!   older count does not sleep, and takes no ring from one that has the same bell and a newer count.
 
 use crate::page::watch;
 use core::sync::atomic::AtomicU64;
@@ -19,15 +23,6 @@ const NAMES: usize = 127;
 const COUNT: u32 = watch::BELLS + BELLS as u32;
 const COUNT_BITS: u32 = u64::BITS - COUNT;
 
-/// A bell as its sleeper found it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bell {
-    /// Which one.
-    pub number: u32,
-    /// How often it had rung.
-    pub count: u64,
-}
-
 /// What a socket's word asks.
 ///
 /// Bits of [`watch`], a bit for each bell, and low bits of a count. That is of a bell that is alone and need not ring
@@ -36,8 +31,8 @@ pub struct Bell {
 pub struct Watch(pub u64);
 
 impl Watch {
-    const fn mask(bell: Bell) -> u64 {
-        1 << (watch::BELLS + bell.number)
+    const fn mask(bell: u32) -> u64 {
+        1 << (watch::BELLS + bell)
     }
 
     const fn low(count: u64) -> u64 {
@@ -49,9 +44,9 @@ impl Watch {
         self.0 >> watch::BELLS & ((1 << BELLS) - 1)
     }
 
-    /// The same word with what a sleeper asks for, bits of [`watch`]. `each` rings for this socket even where the bell
-    /// has rung since.
-    pub const fn and(self, what: u64, bell: Bell, each: bool) -> Self {
+    /// The same word with what a sleeper asks for, bits of [`watch`]. `count` says how often the bell has rung by now.
+    /// `each` rings for this socket even where the bell has rung since.
+    pub const fn and(self, what: u64, bell: u32, count: u64, each: bool) -> Self {
         let before = self.0 & ((1 << COUNT) - 1);
         let others = self.bells() & !(Self::mask(bell) >> watch::BELLS) != 0;
         let each_before = self.bells() != 0 && self.0 & watch::ONCE == 0;
@@ -59,7 +54,7 @@ impl Watch {
         if each || others || each_before {
             return Self(asked);
         }
-        Self(asked | watch::ONCE | Self::low(bell.count) << COUNT)
+        Self(asked | watch::ONCE | Self::low(count) << COUNT)
     }
 
     /// Whether such a change has to be told. `count` reads a bell.
@@ -106,33 +101,41 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    const A: Bell = Bell { number: 3, count: 1 << 30 | 7 };
-    const B: Bell = Bell { number: 31, count: 9 };
+    /// Two bells, and how often they have rung.
+    const A: (u32, u64) = (3, 1 << 30 | 7);
+    const B: (u32, u64) = (31, 9);
+
+    fn and(watch: Watch, what: u64, (bell, count): (u32, u64), each: bool) -> Watch {
+        watch.and(what, bell, count, each)
+    }
 
     #[test]
     fn a_bell_alone_need_not_ring_twice() {
-        let watch = Watch(0).and(watch::SENT, A, false);
+        let watch = and(Watch(0), watch::SENT, A, false);
         assert_eq!(watch.bells(), 1 << 3);
-        assert!(watch.wants(watch::SENT, |bell| if bell == 3 { A.count } else { 0 }));
-        assert!(!watch.wants(watch::SENT, |_| A.count + 1));
-        assert!(!watch.wants(watch::TAKEN, |_| A.count));
-        let later = watch.and(watch::TAKEN, Bell { count: A.count + 1, ..A }, false);
-        assert!(later.wants(watch::SENT, |_| A.count + 1) && later.wants(watch::TAKEN, |_| A.count + 1));
-        assert!(!later.wants(watch::SENT, |_| A.count + 2));
+        assert!(watch.wants(watch::SENT, |bell| if bell == 3 { A.1 } else { 0 }));
+        assert!(!watch.wants(watch::SENT, |_| A.1 + 1));
+        assert!(!watch.wants(watch::TAKEN, |_| A.1));
+        let later = and(watch, watch::TAKEN, (A.0, A.1 + 1), false);
+        assert!(later.wants(watch::SENT, |_| A.1 + 1) && later.wants(watch::TAKEN, |_| A.1 + 1));
+        assert!(!later.wants(watch::SENT, |_| A.1 + 2));
     }
 
     #[test]
     fn what_is_told_each_time_and_what_has_two_bells_always_rings() {
+        let one = |asked: &[((u32, u64), bool)]| {
+            asked.iter().fold(Watch(0), |watch, (bell, each)| and(watch, watch::SENT, *bell, *each))
+        };
         for watch in [
-            Watch(0).and(watch::SENT, A, true),
-            Watch(0).and(watch::SENT, A, true).and(watch::SENT, A, false),
-            Watch(0).and(watch::SENT, A, false).and(watch::SENT, A, true),
-            Watch(0).and(watch::SENT, A, false).and(watch::SENT, B, false),
-            Watch(0).and(watch::SENT, B, true).and(watch::SENT, A, false).and(watch::SENT, B, false),
+            one(&[(A, true)]),
+            one(&[(A, true), (A, false)]),
+            one(&[(A, false), (A, true)]),
+            one(&[(A, false), (B, false)]),
+            one(&[(B, true), (A, false), (B, false)]),
         ] {
             assert!(watch.wants(watch::SENT, |_| 12345), "{watch:?}");
         }
-        let both = Watch(0).and(watch::SENT, A, false).and(watch::TAKEN, B, false);
+        let both = and(and(Watch(0), watch::SENT, A, false), watch::TAKEN, B, false);
         assert_eq!((both.bells(), both.0 & 3), (1 << 3 | 1 << 31, 3));
     }
 

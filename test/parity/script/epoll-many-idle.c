@@ -61,6 +61,21 @@ static void drains(int which)
 	char room[4096];
 	while (read(own[which], room, sizeof room) > 0) {}
 }
+/* The same description once more, by a message of the process to itself. */
+static int again(int number)
+{
+	int pair[2], came;
+	char room[CMSG_SPACE(sizeof came)] = {0}, byte = 0;
+	struct iovec one = {&byte, 1};
+	struct msghdr message = {.msg_iov = &one, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+	*CMSG_FIRSTHDR(&message) = (struct cmsghdr){CMSG_LEN(sizeof came), SOL_SOCKET, SCM_RIGHTS};
+	memcpy(CMSG_DATA(CMSG_FIRSTHDR(&message)), &number, sizeof number);
+	CHECK(sendmsg(pair[0], &message, 0)), CHECK(recvmsg(pair[1], &message, 0));
+	memcpy(&came, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof came);
+	close(pair[0]), close(pair[1]);
+	return came;
+}
 /* What another process does after a while. */
 static pid_t later(void (*action)(int), int argument)
 {
@@ -131,6 +146,9 @@ int main(void)
 	CHECK(close(twin)), settle(set);
 	CHECK(write(other[31], "x", 1)), told("without the twin's number", set), drains(31);
 	watch(set, EPOLL_CTL_DEL, own[35], 0, 0), CHECK(write(other[35], "x", 1)), settle(set), drains(35);
+	twin = again(own[36]), CHECK(close(own[36])), own[36] = twin, settle(set);
+	CHECK(write(other[36], "x", 1)), told("a descriptor that came in a message", set), drains(36), settle(set);
+	CHECK(close(own[36])), settle(set);
 	int before = own[32];
 	CHECK(close(own[32])), settle(set), connects(32);
 	CHECK(dup2(own[32], before)), CHECK(close(own[32])), own[32] = before;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -83,6 +84,17 @@ int main(int count, char **arguments) {
     expect("write with O_DSYNC", 1, FEW, 0, 0);
     check(write(steady, page, PAGE) == PAGE, "O_DSYNC");
     expect("write at the offset with O_DSYNC", 1, FEW, 0, 0);
+    int ends[2];
+    loff_t from = 0, to = 0;
+    check(pipe(ends) == 0 && write(ends[1], page, PAGE) == PAGE, "pipe");
+    check(splice(ends[0], NULL, steady, &to, PAGE, 0) == PAGE, "splice");
+    expect("splice with O_DSYNC", 1, FEW, 0, 0);
+    to = 0;
+    check(copy_file_range(large, &from, steady, &to, PAGE, 0) == PAGE, "copy_file_range");
+    expect("copy_file_range with O_DSYNC", 1, FEW, 0, 0);
+    from = 0;
+    check(sendfile(steady, large, &from, PAGE) == PAGE, "sendfile");
+    expect("sendfile with O_DSYNC", 1, FEW, 0, 0);
     check(pwritev2(small, &piece, 1, 0, RWF_DSYNC) == PAGE, "RWF_DSYNC");
     expect("pwritev2 with RWF_DSYNC", 1, FEW, 0, 0);
     check(pwritev2(small, &piece, 1, 0, 0) == PAGE, "pwritev2");

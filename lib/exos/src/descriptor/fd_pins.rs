@@ -296,7 +296,7 @@ impl Process {
     #[cold]
     pub(super) fn forget_interests(&self, description: &OpenFile) {
         // A process that closes 10,000 sockets does not search its table for each.
-        if !description.is_alone() {
+        if !description.is_last() {
             let descriptors = self.descriptors.lock();
             // The same one that came in a message.
             if let Some((_, other)) = descriptors.iter().find(|(_, open)| open.number() == description.number()) {

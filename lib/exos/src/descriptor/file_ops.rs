@@ -16,7 +16,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::fmt::Debug;
-use internet::bell::Bell;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::PageNumber;
@@ -84,7 +83,7 @@ pub trait FileOps: Any + Debug + Send + Sync {
     /// Has the server ring a bell when what these bits of `internet::page::watch` say changes; `each` time, or at least
     /// once for all descriptions. The result is the name that is recorded then. `None`: it cannot, and a waiter needs
     /// the terms.
-    fn ask_for_bell(&self, _watch: u64, _bell: Bell, _each: bool) -> Option<u64> {
+    fn ask_for_bell(&self, _watch: u64, _bell: u32, _each: bool) -> Option<u64> {
         None
     }
 

@@ -415,7 +415,7 @@ impl OpenFile {
     }
 
     /// Makes what was written durable, where the program opened the file so (`O_SYNC` has the bit `O_DSYNC`).
-    fn end_write(&self, done: u64) -> Result<u64> {
+    pub(crate) fn end_write(&self, done: u64) -> Result<u64> {
         if done > 0 && self.flags() & linux::O_DSYNC != 0 {
             self.make_durable()?;
         }

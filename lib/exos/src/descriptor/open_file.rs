@@ -238,6 +238,11 @@ impl OpenFile {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// Whether no other descriptor, of any process or in a message, stands for it.
+    pub(super) fn is_last(&self) -> bool {
+        self.record.state().load(Acquire) as u32 <= 1
+    }
+
     /// Whether this is known to be the only reference of this process to its object, without a search.
     pub(super) fn is_alone(&self) -> bool {
         Arc::strong_count(&self.0) == 1 && matches!(&self.object, Object::Other(one) if Arc::strong_count(one) == 1)

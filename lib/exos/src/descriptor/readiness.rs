@@ -7,7 +7,7 @@ use super::sockets::internet_socket::InternetSocket;
 use super::sockets::socket::Socket;
 use crate::server::client;
 use core::sync::atomic::Ordering::SeqCst;
-use internet::bell::{BELLS, Bell};
+use internet::bell::BELLS;
 use internet::option::Sort;
 use internet::page::watch;
 use linux_raw_sys::general as linux;
@@ -27,7 +27,7 @@ pub(crate) const BROKEN: u16 = linux::POLLERR as u16;
 /// changes a socket whose page has a bell has the server ring that: one RPC. Without it the sleeper looks each
 /// millisecond.
 pub(crate) struct SleeperBell {
-    bell: Bell,
+    number: u32,
     pub(crate) term: Term,
 }
 
@@ -42,7 +42,7 @@ impl SleeperBell {
         let number = number as u32 % BELLS as u32;
         let word = client::bell(number);
         let count = word.load(SeqCst);
-        Self { bell: Bell { number, count }, term: predicate::word(word, Operator::NotEqual, count) }
+        Self { number, term: predicate::word(word, Operator::NotEqual, count) }
     }
 
     /// Whether it rings for these events of a description, and always for its end.
@@ -54,20 +54,20 @@ impl SleeperBell {
             let is_full = event == Event::Writable && !other.is_ready(event);
             all | if is_full { watch::TAKEN } else { 0 }
         });
-        other.ask_for_bell(bits, self.bell, false).is_some()
+        other.ask_for_bell(bits, self.number, false).is_some()
     }
 
     /// Whether it rings for what other holders of a description do to it: no term tells of that.
     pub(crate) fn rings_for_holders(&self, description: &OpenFile) -> bool {
         let Object::Other(other) = &description.object else { return false };
-        other.ask_for_bell(watch::OWN, self.bell, false).is_some()
+        other.ask_for_bell(watch::OWN, self.number, false).is_some()
     }
 
     /// The name under which it rings for each change of a description that has events of both kinds, or only to be
     /// read.
     pub(crate) fn rings_each_time(&self, description: &OpenFile, writable: bool) -> Option<u64> {
         let Object::Other(other) = &description.object else { return None };
-        other.ask_for_bell(if writable { watch::SENT | watch::TAKEN } else { watch::SENT }, self.bell, true)
+        other.ask_for_bell(if writable { watch::SENT | watch::TAKEN } else { watch::SENT }, self.number, true)
     }
 }
 

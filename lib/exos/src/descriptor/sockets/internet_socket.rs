@@ -16,6 +16,7 @@ use crate::descriptor::open_file::OpenFile;
 use crate::hw::current::process;
 use crate::hw::mapping::Mapping;
 use crate::hw::usercopy;
+use crate::server::client;
 use crate::wait;
 use alloc::format;
 use alloc::string::String;
@@ -24,7 +25,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use internet::address::{Endpoint, Family};
-use internet::bell::{Bell, Watch};
+use internet::bell::Watch;
 use internet::option::{self, Sort, Store};
 use internet::page::{self, GENERATION, OPTIONS, done, state};
 use linux_abi::errno::{Errno, Result};
@@ -491,7 +492,7 @@ impl FileOps for InternetSocket {
         }
     }
 
-    fn ask_for_bell(&self, watch: u64, bell: Bell, each: bool) -> Option<u64> {
+    fn ask_for_bell(&self, watch: u64, bell: u32, each: bool) -> Option<u64> {
         let can_ring = match (self.sort, self.state()) {
             (Sort::Tcp, state::LISTENING) => true,
             (Sort::Tcp, state::CONNECTED) => self.link().is_some(),
@@ -500,7 +501,8 @@ impl FileOps for InternetSocket {
         if !can_ring {
             return None;
         }
-        let asks = |before| Watch(before).and(watch, bell, each).0;
+        // The bell is read after the word: see `internet::bell`.
+        let asks = |before| Watch(before).and(watch, bell, client::bell(bell).load(SeqCst), each).0;
         self.word(page::WATCH).update(SeqCst, SeqCst, asks);
         self.bell_name()
     }

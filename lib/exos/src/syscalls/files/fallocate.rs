@@ -87,7 +87,7 @@ pub(crate) fn copy_file_range(call: &mut Call<'_>) -> Result<u64> {
     }
     set_place(&from, from_at, read_at + done)?;
     set_place(&to, to_at, write_at + done)?;
-    Ok(done)
+    to.end_write(done)
 }
 
 fn place(description: &OpenFile, at: u64) -> Result<u64> {

@@ -243,7 +243,7 @@ fn empty(source: &Pipe, to: (&OpenFile, Option<u64>, u64), count: u64, waits: bo
                 Ok(written)
             })?;
             set_place(to, at, start + done)?;
-            Ok(done)
+            to.end_write(done)
         }
         Object::Disk(disk) => {
             wait_for_bytes(source, waits)?;
@@ -256,7 +256,7 @@ fn empty(source: &Pipe, to: (&OpenFile, Option<u64>, u64), count: u64, waits: bo
                 Ok(written)
             })?;
             set_place(to, at, start + done)?;
-            Ok(done)
+            to.end_write(done)
         }
         Object::Device(Device::Full | Device::Random, _) => Err(Errno::EINVAL),
         Object::Device(..) => {
