@@ -6,6 +6,7 @@ use abi::area::PrivateWords;
 use abi::budget::Resource;
 use abi::environment::Specification;
 use abi::limits::PAGE_SIZE;
+use abi::machine::Setting;
 use alloc::format;
 use alloc::string::String;
 use core::mem::offset_of;
@@ -52,6 +53,19 @@ pub fn launch(builder: Builder) -> Result<Child, String> {
     let child = builder.create().map_err(describe)?;
     child.run(0, time_slice::ANY_POSITION).map_err(describe)?;
     Ok(child)
+}
+
+/// Runs this while slices have this length, in nanoseconds. The old length is back afterwards.
+///
+/// # Errors
+/// Why the kernel refused, or what `run` says.
+pub fn with_quantum<T>(quantum: u64, run: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    let set = |to| syscall::machine_set(KeyIndex::FIRST, Setting::Quantum as u64, to).map_err(describe);
+    let before = exposed::kernel().quantum.load(Relaxed);
+    set(quantum)?;
+    let result = run();
+    set(before)?;
+    result
 }
 
 /// A child that runs `function`.

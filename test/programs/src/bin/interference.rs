@@ -7,14 +7,13 @@ extern crate alloc;
 
 use abi::area::PENDING_SLICE_END;
 use abi::budget::Resource;
-use abi::machine::Setting;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use runtime::area::Area;
 use runtime::environment::Child;
-use runtime::{Failure, KeyIndex, channel, clock, critical_section, exposed, syscall, time_slice};
-use test_programs::child::{eventually_by, prepare};
+use runtime::{channel, clock, critical_section, exposed, time_slice};
+use test_programs::child::{eventually_by, prepare, with_quantum};
 use test_programs::{Outcome, World, check, granted, guest, is_counting};
 
 guest! {
@@ -93,21 +92,13 @@ fn shares(world: &World, attack: extern "C" fn(u64)) -> Result<Vec<u64>, String>
     Ok(shares)
 }
 
-fn set_quantum(quantum: u64) -> Result<(), Failure> {
-    syscall::machine_set(KeyIndex::FIRST, Setting::Quantum as u64, quantum)
-}
-
 /// Environments that overrun each slice, as far as they may, take nothing from those that compute. By the counting
 /// clock that is exact to a hundredth.
 fn fault_155_time_past_the_end_takes_nothing_from_others(world: &World) -> Outcome {
     if !is_counting() {
         return Ok(());
     }
-    let before = exposed::kernel().quantum.load(SeqCst);
-    granted!(set_quantum(QUANTUM));
-    let runs = shares(world, compute).and_then(|honest| Ok([honest, shares(world, linger)?]));
-    granted!(set_quantum(before));
-    let [honest, attacked] = runs?;
+    let (honest, attacked) = with_quantum(QUANTUM, || Ok((shares(world, compute)?, shares(world, linger)?)))?;
     for (cpu, (honest, attacked)) in honest.iter().zip(&attacked).enumerate() {
         channel::measurement("155, the honest run", *honest, "thousandths");
         channel::measurement("155, the attacked run", *attacked, "thousandths");
