@@ -27,9 +27,11 @@ use runtime::environment::Child;
 use runtime::page::Allocator;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, area, channel, clock, exposed, time_slice};
 
-/// Calls that one attacker makes at most, and how long it may take for them, in nanoseconds.
+/// Calls that one attacker makes at most, and how long it may take for them, in nanoseconds. A round in which no
+/// attacker has made a call for a while has ended: they sleep, or have no slices any more.
 const CALLS_OF_ONE: u64 = 5_000;
 const WATCHED: u64 = 100_000_000;
+const STILL: u64 = 4_000_000;
 /// Attackers at a time on each CPU.
 const TOGETHER: u64 = 2;
 /// Rounds after which the machine is asked whether it is whole.
@@ -64,10 +66,7 @@ pub fn attack(world: &World, calls: u64, seed: u64) -> Outcome {
             granted!(child.run(index % cpus, time_slice::ANY_POSITION));
             attackers.push(child);
         }
-        let end = clock::now() + WATCHED;
-        while attackers.iter().any(Child::alive) && clock::now() < end {
-            time_slice::yield_now();
-        }
+        watch_a_round(&attackers);
         for attacker in attackers {
             done = [done[0] + status(&attacker, MADE), done[1] + status(&attacker, GRANTED)];
             let (number, root) = (attacker.number, attacker.space.root);
@@ -83,6 +82,19 @@ pub fn attack(world: &World, calls: u64, seed: u64) -> Outcome {
     channel::measurement("calls from valid state, granted or faulted", done[1], "calls");
     check!(done[1] > done[0] / 20, "seed {seed:#x}: of {} calls only {} were granted", done[0], done[1]);
     world.still_whole().map_err(|why| format!("seed {seed:#x}, at the end: {why}"))
+}
+
+/// Waits until the attackers are dead, make no calls any more, or have had their time.
+fn watch_a_round(attackers: &[Child]) {
+    let begun = clock::now();
+    let (mut made, mut moved) = (0, begun);
+    while attackers.iter().any(Child::alive) && clock::now() < (moved + STILL).min(begun + WATCHED) {
+        time_slice::yield_now();
+        let so_far = attackers.iter().map(|attacker| status(attacker, MADE)).sum();
+        if so_far != made {
+            (made, moved) = (so_far, clock::now());
+        }
+    }
 }
 
 /// The environments that run in the root of one that could not be destroyed.
