@@ -9,7 +9,7 @@ use crate::cost;
 use crate::environment::Environment;
 use crate::kernel::{Kernel, Outcome, refuse};
 use crate::packet_ring::Ring;
-use crate::packet_send::{BAD_SEGMENT, Order, Segment};
+use crate::packet_send::{BAD_SEGMENT, Order, Segment, read_segment};
 use abi::budget::Resource;
 use abi::interface::InterfaceInfo;
 use abi::limits::{DEVICE_PINS, INTERFACES, SEND_SEGMENTS};
@@ -84,8 +84,9 @@ impl Kernel {
         let segments = &mut segments[..order.segments];
         let most = info.frame_bytes.load(Ordering::Relaxed) as usize;
         let mut length = order.length;
+        let pages = self.ring(ring)?;
         for (index, segment) in segments.iter_mut().enumerate() {
-            *segment = self.read_segment(ring, slot, index)?;
+            *segment = read_segment(pages, slot, index)?;
             length += segment.bytes;
             self.check_flying_page(key, segment.page)?;
             self.spend(cost::SEGMENT);
@@ -134,6 +135,9 @@ impl Kernel {
     pub(crate) fn notify_cards(&mut self) {
         let Some(network) = self.network.as_deref_mut() else { return };
         let cards = core::mem::take(&mut network.flights.to_notify);
+        if cards == 0 {
+            return;
+        }
         for interface in (1..INTERFACES as u64).filter(|interface| cards >> interface & 1 != 0) {
             let device = network::with(interface, |card| {
                 card.notify();

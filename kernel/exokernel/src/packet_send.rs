@@ -83,7 +83,7 @@ impl Kernel {
     }
 
     /// The record of a ring that has not ended.
-    fn ring(&self, page: PageNumber) -> Outcome<&Ring> {
+    pub(crate) fn ring(&self, page: PageNumber) -> Outcome<&Ring> {
         match self.memory.get::<Ring>(page) {
             Some(ring) if !ring.has_ended() => Ok(ring),
             _ => refuse(Error::Gone, page.0),
@@ -96,7 +96,8 @@ impl Kernel {
             return refuse(Error::Again, 0);
         }
         self.spend(cost::SEND);
-        self.read_slot(ring, slot, order)?;
+        let pages = self.ring(ring)?;
+        read_slot(pages, slot, order)?;
         let network = self.network()?;
         let filter = network.filter(network.installed(order.filter)?);
         permit(self.rights_on_list(key, filter.list)?, Rights::WRITE)?;
@@ -110,7 +111,7 @@ impl Kernel {
             return self.send_on_card(key, (ring, slot), order, interface, info);
         }
         let (interface, most) = (filter.interface, info.frame_bytes.load(Ordering::Relaxed) as usize);
-        let length = self.assemble(key, ring, slot, order, most)?;
+        let length = self.assemble(key, pages, slot, order, most)?;
         add(&info.sent, 1);
         add(&info.sent_bytes, length as u64);
         let piece = self.network()?.frame.piece(FRAME, length);
@@ -121,31 +122,13 @@ impl Kernel {
         Ok(())
     }
 
-    /// Reads a submitted slot, but for its segments.
-    fn read_slot(&self, ring: PageNumber, slot: usize, order: &mut Order) -> Outcome<()> {
-        let Some((page, offset)) = self.ring(ring)?.send_slot(slot) else { return refuse(Error::Gone, ring.0) };
-        let word = |index: usize| page.read(offset / 8 + index);
-        if word(0) != 1 {
-            return refuse(Error::BadArgument, 2);
-        }
-        let counts = word(3);
-        let (length, segments) = ((counts & 0xff) as usize, (counts >> 8) as usize);
-        if !(SEND_HEADER_LEAST..=SEND_HEADER).contains(&length) || segments > SEND_SEGMENTS {
-            return refuse(Error::BadArgument, BAD_COUNTS);
-        }
-        (order.filter, order.length, order.segments) = (word(1), length, segments);
-        order.offload = offload_of(word(2), length)?;
-        page.copy_out(offset + HEADER_WORD * 8, &mut order.header[..length]);
-        Ok(())
-    }
-
     /// Puts a frame to the machine itself together; its length.
-    fn assemble(&self, key: KeyIndex, ring: PageNumber, slot: usize, order: &Order, most: usize) -> Outcome<usize> {
+    fn assemble(&self, key: KeyIndex, ring: &Ring, slot: usize, order: &Order, most: usize) -> Outcome<usize> {
         let buffer = &self.network()?.frame;
         let mut length = order.length;
         buffer.write(FRAME, &order.header[..length]);
         for index in 0..order.segments {
-            let segment = self.read_segment(ring, slot, index)?;
+            let segment = read_segment(ring, slot, index)?;
             self.readable(key, segment.page)?;
             if length + segment.bytes > most {
                 return refuse(Error::BadArgument, BAD_SEGMENT + index as u64);
@@ -161,17 +144,35 @@ impl Kernel {
         }
         Ok(length)
     }
+}
 
-    pub(crate) fn read_segment(&self, ring: PageNumber, slot: usize, index: usize) -> Outcome<Segment> {
-        let Some((page, offset)) = self.ring(ring)?.send_slot(slot) else { return refuse(Error::Gone, ring.0) };
-        let word = page.read(offset / 8 + SEGMENT_WORD + index);
-        let (page, offset, bytes) =
-            (PageNumber(word & 0xffff_ffff), (word >> 32 & 0xfff) as usize, (word >> 44) as usize);
-        if bytes == 0 || offset + bytes > PAGE_SIZE as usize {
-            return refuse(Error::BadArgument, BAD_SEGMENT + index as u64);
-        }
-        Ok(Segment { page, offset, bytes })
+/// Reads a submitted slot, but for its segments.
+fn read_slot(ring: &Ring, slot: usize, order: &mut Order) -> Outcome<()> {
+    let Some((page, offset)) = ring.send_slot(slot) else { return refuse(Error::Gone, slot as u64) };
+    let word = |index: usize| page.read(offset / 8 + index);
+    if word(0) != 1 {
+        return refuse(Error::BadArgument, 2);
     }
+    let counts = word(3);
+    let (length, segments) = ((counts & 0xff) as usize, (counts >> 8) as usize);
+    if !(SEND_HEADER_LEAST..=SEND_HEADER).contains(&length) || segments > SEND_SEGMENTS {
+        return refuse(Error::BadArgument, BAD_COUNTS);
+    }
+    (order.filter, order.length, order.segments) = (word(1), length, segments);
+    order.offload = offload_of(word(2), length)?;
+    page.copy_out(offset + HEADER_WORD * 8, &mut order.header[..length]);
+    Ok(())
+}
+
+/// Reads a segment of a slot.
+pub(crate) fn read_segment(ring: &Ring, slot: usize, index: usize) -> Outcome<Segment> {
+    let Some((page, offset)) = ring.send_slot(slot) else { return refuse(Error::Gone, slot as u64) };
+    let word = page.read(offset / 8 + SEGMENT_WORD + index);
+    let (page, offset, bytes) = (PageNumber(word & 0xffff_ffff), (word >> 32 & 0xfff) as usize, (word >> 44) as usize);
+    if bytes == 0 || offset + bytes > PAGE_SIZE as usize {
+        return refuse(Error::BadArgument, BAD_SEGMENT + index as u64);
+    }
+    Ok(Segment { page, offset, bytes })
 }
 
 /// What a slot asks of the device. It concerns the header alone, which was copied.
