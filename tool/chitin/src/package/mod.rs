@@ -112,7 +112,7 @@ pub fn load(workspace: &Workspace, packages: &[String]) -> Result<Root> {
             tar
         }
     };
-    root::load(workspace, "--packages", &tar).map(Root::with_hosts)
+    root::load(workspace, "--packages", &tar).map(Root::with_names)
 }
 
 /// The tar of a root in the cache, made where it is missing.

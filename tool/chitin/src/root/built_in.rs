@@ -32,10 +32,9 @@ const FOLDERS: [(&str, u32); 11] = [
     ("var", 0o755),
     ("var/tmp", 0o1777),
 ];
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 3] = [
     ("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"),
     ("etc/group", "root:x:0:\ntty:x:5:\nnogroup:x:65534:\n"),
-    ("etc/hostname", "chitin\n"),
     ("etc/profile", "PS1='\\w \\$ '\nexport PS1\n"),
 ];
 

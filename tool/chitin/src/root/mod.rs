@@ -47,18 +47,20 @@ pub struct Root {
 impl Root {
     /// Names the machine itself, as an installer would and no package and no image does.
     #[must_use]
-    pub fn with_hosts(mut self) -> Self {
-        if self.tree.get(HOSTS_PATH).is_none() {
-            let file = self.tree.add_contents(Contents::Bytes(HOSTS.into()));
-            self.tree.insert(HOSTS_PATH, Node::of_root(Kind::File(file), 0o644));
+    pub fn with_names(mut self) -> Self {
+        for (path, contents) in NAMES {
+            if self.tree.get(path.as_bytes()).is_none() {
+                let file = self.tree.add_contents(Contents::Bytes(contents.into()));
+                self.tree.insert(path.as_bytes(), Node::of_root(Kind::File(file), 0o644));
+            }
         }
         self
     }
 }
 
-/// The file that names the machine itself, and its contents.
-const HOSTS_PATH: &[u8] = b"etc/hosts";
-const HOSTS: &str = "127.0.0.1\tlocalhost chitin\n::1\tlocalhost\n";
+/// The files that name the machine itself, and their contents.
+const NAMES: [(&str, &str); 2] =
+    [("etc/hostname", "chitin\n"), ("etc/hosts", "127.0.0.1\tlocalhost chitin\n::1\tlocalhost\n")];
 
 impl From<Tree> for Root {
     fn from(tree: Tree) -> Self {
@@ -71,7 +73,7 @@ impl From<Tree> for Root {
 /// # Errors
 /// When its package cannot be had.
 pub fn built_in(workspace: &Workspace) -> Result<Root> {
-    built_in::load(&workspace.cache()).map(|tree| Root::from(tree).with_hosts())
+    built_in::load(&workspace.cache()).map(|tree| Root::from(tree).with_names())
 }
 
 /// Reads the root file system at `path`, which `option` names in error lines. `PATH:TAG` is one of several images.
@@ -123,7 +125,7 @@ fn of_image(image: &Image, cache: &LayerCache, what: &str) -> Result<Root> {
         let tar = cache.layer(&layer.blob, &layer.expected, &mut progress).context(&named)?;
         tar_file::add_layer(&mut tree, &tar, &named)?;
     }
-    Ok(Root { tree, configuration: image.configuration.clone() }.with_hosts())
+    Ok(Root { tree, configuration: image.configuration.clone() }.with_names())
 }
 
 /// The path and the tag in `PATH:TAG`, where there is no file of the whole name.
