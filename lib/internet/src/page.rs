@@ -60,6 +60,9 @@ pub const CHANGES: usize = 26;
 pub const CHANNEL: usize = 27;
 /// When the first datagram was sent that waits with the server, in ticks.
 pub const OLDEST: usize = 28;
+/// When the first came of what the other side can read, in ticks: a byte, or the end of them. Of a socket that listens:
+/// a connection.
+pub const FILLED_AT: usize = 29;
 /// Where the keeper of the wire writes `struct tcp_info` of a connection, in the page of the other machine's side. The
 /// first word is 0 where no keeper does.
 pub const INFORMATION: usize = 192;

@@ -18,6 +18,13 @@ pub fn now() -> u64 {
     scale(elapsed, kernel.tsc_multiplier.load(Relaxed), kernel.tsc_shift.load(Relaxed))
 }
 
+/// The time stamp counter at a time, in nanoseconds since boot.
+pub fn ticks_at(time: u64) -> u64 {
+    let kernel = kernel();
+    let elapsed = unscale(time, kernel.tsc_multiplier.load(Relaxed), kernel.tsc_shift.load(Relaxed));
+    kernel.tsc_start.load(Relaxed).wrapping_add(elapsed)
+}
+
 /// Nanoseconds since 1970, if the machine has a clock.
 pub fn wall_clock() -> Option<u64> {
     match kernel().wall_clock_at_boot.load(Relaxed) {
@@ -32,9 +39,25 @@ pub const fn scale(ticks: u64, multiplier: u64, shift: u64) -> u64 {
     ((ticks as u128 * multiplier as u128) >> (shift & 127)) as u64
 }
 
+/// Nanoseconds to ticks.
+const fn unscale(nanoseconds: u64, multiplier: u64, shift: u64) -> u64 {
+    let multiplier = if multiplier == 0 { 1 } else { multiplier };
+    (((nanoseconds as u128) << (shift & 63)) / multiplier as u128) as u64
+}
+
 #[cfg(test)]
 mod tests {
-    use super::scale;
+    use super::{scale, unscale};
+
+    #[test]
+    fn ticks_of_a_time_are_those_that_it_was_read_from() {
+        for (multiplier, shift) in [((1 << 32) / 3, 32), (1 << 32, 32), (3 << 30, 30)] {
+            for ticks in [0, 1_000, 12_345_678_901] {
+                let again = unscale(scale(ticks, multiplier, shift), multiplier, shift);
+                assert!(ticks - again <= 3, "{ticks} {again} {multiplier} {shift}");
+            }
+        }
+    }
 
     #[test]
     fn scaling_keeps_all_bits_of_the_product() {

@@ -161,7 +161,7 @@ impl FileServer {
         }
         if let Some(listening) = net.sockets.get_mut(&listener) {
             listening.ready.push_back(peer);
-            listening.page.words()[page::CAME].fetch_add(1, SeqCst);
+            listening.page.connection_came();
         }
         wait::kick_idle();
         self.ring_bells(&options, watch::SENT);

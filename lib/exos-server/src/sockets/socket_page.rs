@@ -6,7 +6,7 @@ use exos::hw::mapping::{Mapping, PAGE_WORDS};
 use internet::option::{self, Store};
 use internet::page::{self, GENERATION, OPTIONS};
 use linux_abi::errno::Result;
-use runtime::{PageNumber, exposed};
+use runtime::{PageNumber, clock, exposed};
 
 /// A page of a socket, as the server sees it.
 #[derive(Clone, Debug)]
@@ -42,6 +42,15 @@ impl SocketPage {
     /// Whether the server alone maps it.
     pub(super) fn is_free(&self) -> bool {
         exposed::page(self.number()).is_some_and(|info| info.references() == 1)
+    }
+
+    /// A connection has come, of a socket that listens.
+    pub(super) fn connection_came(&self) {
+        let [came, accepted, filled_at] = [page::CAME, page::ACCEPTED, page::FILLED_AT].map(|at| &self.words()[at]);
+        if came.load(Acquire) == accepted.load(Acquire) {
+            filled_at.store(clock::ticks(), SeqCst);
+        }
+        came.fetch_add(1, SeqCst);
     }
 
     /// What was set of a listener holds for its connections.

@@ -282,7 +282,7 @@ impl FileServer {
         let Some(listener) = net.table.listener(local, remote, draw) else { return false };
         let Some(socket) = net.sockets.get_mut(&listener).filter(|one| one.backlog.is_some()) else { return false };
         socket.arrived.push_back(Arrived { connection, local, remote });
-        socket.page.words()[page::CAME].fetch_add(1, SeqCst);
+        socket.page.connection_came();
         let page = socket.page.clone();
         wait::kick_idle();
         self.ring_bells(&page, watch::SENT);

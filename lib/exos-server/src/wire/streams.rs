@@ -26,6 +26,7 @@ use linux_abi::errno::{Errno, Result};
 use network::slab::Handle;
 use network::tcp::block::{Block, Error, Options, State};
 use network::time::Time;
+use runtime::clock;
 use vfs::inode::NodeId;
 
 /// Bytes of one connection that the stack keeps until they are acknowledged, and of all together.
@@ -320,6 +321,9 @@ impl Keeper {
                     (_, false) => sides.peer.write(RING as u64 * 8 + stretch.offset, piece)?,
                 }
                 done += stretch.bytes as usize;
+            }
+            if ring.waiting() == Ok(0) {
+                sides.peer.words()[page::FILLED_AT].store(clock::ticks(), SeqCst);
             }
             sides.peer.words()[page::SENT].store(advance(theirs(page::SENT), read as u64), SeqCst);
             exos::wait::kick_idle();

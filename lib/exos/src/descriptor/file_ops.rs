@@ -57,12 +57,24 @@ pub trait FileOps: Any + Debug + Send + Sync {
     /// Whether an event has come.
     fn is_ready(&self, event: Event) -> bool;
 
+    /// Whether it is known at once that `poll` has nothing to report of it but room to write: most sockets of a server
+    /// are idle.
+    fn is_quiet(&self) -> bool {
+        false
+    }
+
     /// What becomes true when an event comes that has not come yet.
     fn wait_terms(&self, event: Event) -> Vec<Term>;
 
     /// The running thread is about to wait for an event: the thread that causes it may know (`wait::set_yield_target`).
     fn note_waiter(&self, event: Event) {
         let _ = event;
+    }
+
+    /// When the first came of what can be read now, in ticks. 0: that is not known. A number from before it could be
+    /// read says nothing.
+    fn filled_at(&self) -> u64 {
+        0
     }
 
     /// A number that is another one after each new event of a kind, for edge-triggered waiting.

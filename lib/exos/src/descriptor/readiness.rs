@@ -90,6 +90,12 @@ fn state_beside(description: &OpenFile, other: &dyn FileOps, wanted: u16, found:
 
 /// The events of `poll` that have come, of those that are wanted, and those that are told always.
 pub(crate) fn state(description: &OpenFile, wanted: u16) -> u16 {
+    if let Object::Other(other) = &description.object
+        && wanted & WRITABLE == 0
+        && other.is_quiet()
+    {
+        return 0;
+    }
     let mut found = 0;
     if wanted & READABLE != 0 && description.is_ready(Event::Readable) {
         found |= wanted & READABLE;
@@ -115,4 +121,13 @@ pub(crate) fn state(description: &OpenFile, wanted: u16) -> u16 {
         found &= !READABLE;
     }
     found
+}
+
+/// See [`FileOps::filled_at`].
+pub(super) fn filled_at(description: &OpenFile) -> u64 {
+    match &description.object {
+        Object::Pipe(pipe, _) => pipe.filled_at(),
+        Object::Other(other) => other.filled_at(),
+        _ => 0,
+    }
 }

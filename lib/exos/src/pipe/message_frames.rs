@@ -77,7 +77,7 @@ impl Pipe {
         self.copy_in(ring.written, &[lengths.to_le_bytes(), voucher.to_le_bytes()].concat())?;
         self.copy_in(ring.written + HEADER, control)?;
         self.copy_in(ring.written + extra, &data[..taken as usize])?;
-        self.written().store(ring.written + extra + taken, SeqCst);
+        self.set_written(ring, ring.written + extra + taken);
         self.wake_reader();
         Ok(Some(taken))
     }

@@ -14,7 +14,7 @@ use linux_abi::errno::{Errno, Result};
 use runtime::lock::Held;
 use runtime::page::Allocator;
 use runtime::predicate::{Operator, Term, word};
-use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed};
+use runtime::{EnvironmentId, KeyIndex, PageNumber, clock, exposed};
 use unix_core::pipe::end_owners::{self, Holders, Known};
 use unix_core::pipe::packets::{self, Packet, Packets};
 use unix_core::pipe::ring::{self, ATOMIC, CAPACITY, Ring};
@@ -53,6 +53,8 @@ const BROKEN_OFF: usize = 48;
 /// The stamp of the event that an exclusive interest claimed last, where bytes come out and where they go in.
 const CLAIMED_TO_READ: usize = 49;
 const CLAIMED_TO_WRITE: usize = 50;
+/// When the first of the bytes came that wait, or the last writer left, in ticks: see `FileOps::filled_at`.
+const FILLED_AT: usize = 51;
 /// Where the name of the socket that made the pipe begins: its bytes, and how many they are in the word before.
 const NAME: usize = 64;
 const NAME_BYTES: usize = 108;
@@ -386,6 +388,9 @@ impl Pipe {
 
     /// One open description less; who waits at the other end learns of it.
     pub fn leave(&self, side: Side) {
+        if side.writes() && self.ring().waiting() == Ok(0) {
+            self.word(FILLED_AT).store(clock::ticks(), Relaxed);
+        }
         for count in side.counts() {
             let _ = self.word(*count).fetch_update(SeqCst, Relaxed, |open| Some(open.saturating_sub(1)));
         }
@@ -520,6 +525,20 @@ impl Pipe {
         self.word(waiter).store(runtime::area::number().0, Relaxed);
     }
 
+    /// See `FileOps::filled_at`.
+    pub fn filled_at(&self) -> u64 {
+        self.word(FILLED_AT).load(Relaxed)
+    }
+
+    /// Publishes that bytes were written up to a position. `ring` has the counts before. The caller has the lock.
+    #[inline]
+    pub(super) fn set_written(&self, ring: Ring, position: u64) {
+        if ring.written == ring.read {
+            self.word(FILLED_AT).store(clock::ticks(), Relaxed);
+        }
+        self.word(WRITTEN).store(position, SeqCst);
+    }
+
     /// Bytes have come: who waits for them can go on.
     pub(super) fn wake_reader(&self) {
         self.wake(READER);
@@ -548,10 +567,6 @@ impl Pipe {
     /// What becomes true when an end to read is closed.
     pub(super) fn reader_closes(&self) -> [Term; 2] {
         self.closed(READERS, HOLDERS_TO_READ)
-    }
-
-    pub(super) fn written(&self) -> &'static AtomicU64 {
-        self.word(WRITTEN)
     }
 
     pub(super) fn read_count(&self) -> &'static AtomicU64 {
@@ -646,7 +661,7 @@ impl Pipe {
                 Ok(()) => {}
             }
             self.packets().add(ring, length);
-            self.word(WRITTEN).store(ring.written.wrapping_add(length), SeqCst);
+            self.set_written(ring, ring.written.wrapping_add(length));
             done += length;
         }
         self.wake_reader();
@@ -732,7 +747,7 @@ impl Pipe {
                 Err(_) => break,
                 Ok(()) => {}
             }
-            self.word(WRITTEN).store(ring.written.wrapping_add(stretch.bytes), SeqCst);
+            self.set_written(ring, ring.written.wrapping_add(stretch.bytes));
             done += stretch.bytes;
             if done >= bytes {
                 break;

@@ -68,7 +68,7 @@ impl Pipe {
             done += length;
         }
         if done > 0 {
-            other.written().store(to.written, SeqCst);
+            other.set_written(other.ring(), to.written);
             other.wake_reader();
         }
         if done > 0 && !keep {

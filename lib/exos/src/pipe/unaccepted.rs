@@ -6,7 +6,7 @@ use crate::hw::current::process;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
 use linux_abi::errno::Result;
-use unix_core::pipe::ring::MOST;
+use unix_core::pipe::ring::{MOST, Ring};
 
 impl Pipe {
     /// How many bytes were read, and those that wait.
@@ -39,7 +39,7 @@ impl Pipe {
             ring.written += place.bytes;
             done += place.bytes as usize;
         }
-        self.written().store(ring.written, SeqCst);
+        self.set_written(Ring { written: ring.read, ..ring }, ring.written);
         self.give_up(Side::Write);
         Ok(())
     }

@@ -1,10 +1,11 @@
 //! `epoll`: a set of descriptors that are waited for together (epoll(7)).
 //!
 //! The set lies in the process: a child has a copy of it as it was at the fork. Edge-triggered interests are told once
-//! for each new event, which the stamps of the descriptions count.
+//! for each new event, which the stamps of the descriptions count. Ready descriptors are reported in the order in which
+//! they became ready (`interests`).
 
-use super::interest::{Interest, Key};
-use super::interests::{Interests, LOOKS};
+use super::interest::Interest;
+use super::interests::Interests;
 use crate::descriptor::fd_pins::Used;
 use crate::descriptor::file_ops::FileOps;
 use crate::descriptor::object::Event;
@@ -48,14 +49,14 @@ impl Set {
         }
         let mut interests = self.interests.lock();
         let key = (number, description.number());
-        match (interests.get(&key, description), add) {
+        let since = match (interests.get(&key, description), add) {
             (Some(_), true) => return Err(Errno::EEXIST),
             (None, false) => return Err(Errno::ENOENT),
             (Some(before), false) if before.events & linux::EPOLLEXCLUSIVE != 0 => return Err(Errno::EINVAL),
-            _ => {}
-        }
+            (before, _) => before.map_or(0, |before| before.since),
+        };
         description.watched.store(true, Relaxed);
-        interests.put(Interest::new(key, description, events, data), description);
+        interests.put(Interest::new(key, description, events, data), since, description);
         self.changes.fetch_add(1, SeqCst);
         drop(interests);
         wait::kick_idle();
@@ -98,45 +99,11 @@ impl Set {
         self.interests.lock().forget(description);
     }
 
-    /// Gives away what has come, at most `most` of it: events, and the program's data. The result is how much it is.
-    pub fn collect(&self, most: usize, mut tell: impl FnMut(u32, u64)) -> u64 {
+    /// Reports what has come, at most `most` of it: events, and the program's data. The result is how much it is.
+    pub fn collect(&self, most: usize, tell: impl FnMut(u32, u64)) -> u64 {
         let mut interests = self.interests.lock();
         interests.hear();
-        let begin = core::mem::take(&mut interests.begin);
-        let (mut count, mut rests) = (0, false);
-        // Those from there on, then those before it: mostly there are none. All are gone through, ranges of a tree are
-        // dear.
-        let turns: &[bool] = if begin == Interests::FIRST { &[true] } else { &[true, false] };
-        for turn in turns {
-            let in_turn = |key: &Key, interest: &Interest| !interest.spent && (*key >= begin) == *turn;
-            for (key, interest) in interests.busy.iter_mut().filter(|(key, interest)| in_turn(key, interest)) {
-                let Some(description) = interest.watched() else { continue };
-                // Read before the state: an event that comes between the two is news to the next look.
-                let stamps = interest.stamps(&description);
-                let events = interest.come(&description, stamps);
-                if events == 0 {
-                    interest.looks = LOOKS.min(interest.looks + 1);
-                    rests |= interest.looks == LOOKS;
-                    continue;
-                }
-                interest.looks = 0;
-                if interest.claims(&description, stamps) {
-                    interest.tell(stamps);
-                    tell(events, interest.data);
-                    count += 1;
-                }
-                if count == most {
-                    let next = (key.0, key.1 + 1);
-                    // Where there is room for all, all had their turn.
-                    interests.begin = if most < interests.busy.len() { next } else { Interests::FIRST };
-                    return count as u64;
-                }
-            }
-        }
-        if rests {
-            interests.rest();
-        }
-        count as u64
+        interests.report(most, tell) as u64
     }
 }
 

@@ -8,15 +8,16 @@ use crate::hw::usercopy;
 use crate::wait;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use linux_abi::errno::{Errno, Result};
-use runtime::PageNumber;
 use runtime::predicate::{Operator, Term, word};
+use runtime::{PageNumber, clock};
 
-/// Words of the cell: the count; how often it was added to; how often it was read.
+/// Words of the cell: the count; how often it was added to; how often it was read; when it became one to read.
 const COUNT: usize = 0;
 const ADDED: usize = 1;
 const TAKEN: usize = 2;
+const FILLED_AT: usize = 3;
 /// The highest count.
 const HIGHEST: u64 = u64::MAX - 1;
 
@@ -57,6 +58,9 @@ impl EventCounter {
 
     fn add(&self, more: u64) -> bool {
         let change = |count: u64| count.checked_add(more).filter(|sum| *sum <= HIGHEST);
+        if self.cell.word(COUNT).load(Relaxed) == 0 {
+            self.cell.word(FILLED_AT).store(clock::ticks(), Relaxed);
+        }
         let added = self.cell.word(COUNT).fetch_update(SeqCst, Acquire, change).is_ok();
         if added {
             self.cell.word(ADDED).fetch_add(1, SeqCst);
@@ -109,6 +113,10 @@ impl FileOps for EventCounter {
             Event::Readable => word(self.cell.word(COUNT), Operator::NotEqual, 0),
             Event::Writable => at_most(&self.cell, HIGHEST - 1),
         }])
+    }
+
+    fn filled_at(&self) -> u64 {
+        self.cell.word(FILLED_AT).load(Relaxed)
     }
 
     fn counts_events(&self) -> bool {

@@ -37,12 +37,14 @@ pub(super) struct Interest {
     claimed: u64,
     /// Looks that found nothing, one after the other.
     pub(super) looks: u32,
+    /// When it became ready, or was reported last and stayed ready, in ticks; 0: it was not ready at the last look.
+    pub(super) since: u64,
 }
 
 impl Interest {
     /// A new one. What has come before it is reported to it, too.
     pub(super) fn new(key: Key, description: &OpenFile, events: u32, data: u64) -> Self {
-        let mut interest = Self { key, events, data, told: None, spent: false, claimed: 0, looks: 0 };
+        let mut interest = Self { key, events, data, told: None, spent: false, claimed: 0, looks: 0, since: 0 };
         let stamps = interest.stamps(description);
         interest.claimed = interest.exclusive_stamp(description, stamps).unwrap_or(0);
         interest
@@ -75,10 +77,11 @@ impl Interest {
 
     /// Events that have come and are to be told, as of stamps that were read before.
     pub(super) fn come(&self, description: &OpenFile, stamps: [u64; 2]) -> u32 {
+        if self.events & EDGE != 0 && self.told == Some(stamps) {
+            return 0;
+        }
         let state = u32::from(readiness::state(description, self.events as u16 | ALWAYS as u16));
-        let state = state & (self.events | ALWAYS);
-        let is_news = self.events & EDGE == 0 || self.told != Some(stamps);
-        if is_news { state } else { 0 }
+        state & (self.events | ALWAYS)
     }
 
     /// A number that is another one after each event, for an interest that shares its events with others.
@@ -103,9 +106,19 @@ impl Interest {
         stamp.is_some_and(|stamp| self.claimed != stamp && description.claimed_event() == stamp)
     }
 
-    pub(super) fn tell(&mut self, stamps: [u64; 2]) {
+    /// Records that it was reported, as of these stamps. A level-triggered one may be ready still: its turn comes again
+    /// at `next`.
+    pub(super) fn tell(&mut self, stamps: [u64; 2], next: u64) {
         self.told = (self.events & EDGE != 0).then_some(stamps);
         self.spent = self.events & ONCE != 0;
+        self.since = if self.events & (EDGE | ONCE) == 0 { next } else { 0 };
+    }
+
+    /// When these events came, which came between two times. Where that is not known, it is the later time.
+    pub(super) fn time_of(&self, description: &OpenFile, events: u32, between: [u64; 2]) -> u64 {
+        let [from, to] = between;
+        let time = if events & (READABLE | ALWAYS) != 0 { readiness::filled_at(description) } else { 0 };
+        if (from..to).contains(&time) { time } else { to }
     }
 
     pub(super) fn wanted(&self) -> impl Iterator<Item = Event> {

@@ -4,6 +4,10 @@
 //! So an interest in a socket of TCP in which some looks found nothing becomes *idle*. Its socket has the bell of the
 //! set, and the record of bells tells when to look at it (`internet::bell`). All others are *busy*.
 //!
+//! A look reports interests in the order in which they became ready (decision 0072). The writer of a pipe, a socket or
+//! an event counter leaves the time there. What has no time, such as room to write, counts as of the look that finds
+//! it. An interest that was reported and stays ready comes behind all others. What a look found and has no room for
+//! comes first in the next report.
 //! Invariants:
 //! - a socket was asked for the bell before the look that found nothing and made its interest idle;
 //! - the copy of a set in a child begins with busy interests alone: its bell is another one;
@@ -15,15 +19,28 @@ use crate::descriptor::readiness::SleeperBell;
 use crate::hw::current::process;
 use crate::server::client;
 use crate::wait;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::mem;
 use internet::bell::Reader;
+use runtime::clock;
 
 /// Looks in vain that make an interest idle. A ring costs as much as some twenty looks at one interest.
-pub(super) const LOOKS: u32 = 16;
+const LOOKS: u32 = 16;
 /// As many busy interests always stay: they have terms of the predicate.
 const FEW: usize = wait::MOST_TERMS - 2;
+
+/// As many ready interests always have their room in the heap.
+const KEPT: usize = 64;
+
+/// An interest that is ready: since when, which, and how.
+#[derive(Clone, Debug)]
+struct Found {
+    since: u64,
+    key: Key,
+    events: u32,
+    stamps: [u64; 2],
+}
 
 /// See the head of the file.
 #[derive(Debug, Default)]
@@ -31,17 +48,21 @@ pub(super) struct Interests {
     pub(super) busy: BTreeMap<Key, Interest>,
     /// By the name of the socket, then by key.
     idle: BTreeMap<(u64, Key), Interest>,
-    /// Where the next look begins: behind the last that was told, if there was no room for more, so that each has its
-    /// turn.
-    pub(super) begin: Key,
+    /// What the last look found and had no room for: since when, and which.
+    left: VecDeque<(u64, Key)>,
+    /// What a look found; empty between looks. It is here for its room in the heap.
+    found: Vec<Found>,
+    /// When the last look began, in ticks: what was not ready then became so later.
+    looked: u64,
+    /// The last time that an interest got.
+    latest: u64,
     /// The process whose bell the idle ones ring.
     home: u64,
     record: Reader,
 }
 
 impl Interests {
-    /// Before the key of every interest.
-    pub(super) const FIRST: Key = (0, 0);
+    const FIRST: Key = (0, 0);
     const LAST: Key = (u64::MAX, u64::MAX);
 
     pub(super) fn get(&self, key: &Key, description: &OpenFile) -> Option<&Interest> {
@@ -49,9 +70,102 @@ impl Interests {
         self.busy.get(key).or_else(idle)
     }
 
-    pub(super) fn put(&mut self, interest: Interest, description: &OpenFile) {
+    /// Adds an interest, or a changed one that was ready since a time, if it was.
+    pub(super) fn put(&mut self, mut interest: Interest, since: u64, description: &OpenFile) {
         self.remove(&interest.key, description);
+        interest.since = since;
+        if since == 0 && interest.come(description, interest.stamps(description)) != 0 {
+            interest.since = self.now();
+        }
         self.busy.insert(interest.key, interest);
+    }
+
+    /// The time in ticks, later than each that an interest got before.
+    fn now(&mut self) -> u64 {
+        self.latest = clock::ticks().max(self.latest + 1);
+        self.latest
+    }
+
+    /// See [`super::epoll::Set::collect`].
+    pub(super) fn report(&mut self, most: usize, mut tell: impl FnMut(u32, u64)) -> usize {
+        if self.left.len() >= most {
+            let told = self.report_left(most, &mut tell);
+            if told > 0 {
+                return told;
+            }
+        }
+        self.left.clear();
+        self.look();
+        let mut found = mem::take(&mut self.found);
+        if found.len() > 1 {
+            found.sort_unstable_by_key(|one| (one.since, one.key));
+        }
+        for Found { key, events, stamps, .. } in found.iter().take(most) {
+            let Some(interest) = self.busy.get_mut(key) else { continue };
+            self.latest += 1;
+            interest.tell(*stamps, self.latest);
+            tell(*events, interest.data);
+        }
+        self.left.extend(found.iter().skip(most).map(|one| (one.since, one.key)));
+        let count = found.len().min(most);
+        if found.capacity() <= KEPT {
+            found.clear();
+            self.found = found;
+        }
+        count
+    }
+
+    /// Reports what is still ready of what the last look had no room for: nothing else is looked at.
+    fn report_left(&mut self, most: usize, tell: &mut impl FnMut(u32, u64)) -> usize {
+        let mut count = 0;
+        while count < most
+            && let Some((since, key)) = self.left.pop_front()
+        {
+            let now = self.now();
+            let Some(interest) = self.busy.get_mut(&key).filter(|one| one.since == since && !one.spent) else {
+                continue;
+            };
+            interest.since = 0;
+            let Some(description) = interest.watched() else { continue };
+            let stamps = interest.stamps(&description);
+            let events = interest.come(&description, stamps);
+            if events != 0 && interest.claims(&description, stamps) {
+                interest.tell(stamps, now);
+                tell(events, interest.data);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// Finds all that is ready.
+    fn look(&mut self) {
+        let between = [self.looked, self.now()];
+        self.looked = between[1];
+        let mut rests = false;
+        for (key, interest) in self.busy.iter_mut().filter(|(_, interest)| !interest.spent) {
+            let Some(description) = interest.watched() else { continue };
+            // Read before the state: an event that comes between the two is news to the next look.
+            let stamps = interest.stamps(&description);
+            let events = interest.come(&description, stamps);
+            if events == 0 {
+                interest.since = 0;
+                interest.looks = LOOKS.min(interest.looks + 1);
+                rests |= interest.looks == LOOKS;
+                continue;
+            }
+            interest.looks = 0;
+            if !interest.claims(&description, stamps) {
+                continue;
+            }
+            if interest.since == 0 {
+                interest.since = interest.time_of(&description, events, between);
+            }
+            self.found.push(Found { since: interest.since, key: *key, events, stamps });
+        }
+        if rests {
+            self.rest();
+        }
     }
 
     pub(super) fn remove(&mut self, key: &Key, description: &OpenFile) -> Option<Interest> {
@@ -122,7 +236,7 @@ impl Interests {
     }
 
     /// Makes idle what many looks found nothing in.
-    pub(super) fn rest(&mut self) {
+    fn rest(&mut self) {
         let most = self.busy.len().saturating_sub(FEW);
         if most == 0 {
             return;

@@ -12,8 +12,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use linux_abi::errno::Result;
-use runtime::PageNumber;
 use runtime::predicate::{Operator, Term, word};
+use runtime::{PageNumber, clock};
 
 /// Words of the cell: the next time, nanoseconds since boot, or 0; the period, or 0; how often it was set.
 const NEXT: usize = 0;
@@ -56,7 +56,7 @@ impl Timer {
     /// What is set.
     pub fn setting(&self) -> Setting {
         let (next, period) = (self.cell.word(NEXT).load(Acquire), self.cell.word(PERIOD).load(Acquire));
-        let now = runtime::clock::now();
+        let now = clock::now();
         let next = match next {
             0 => 0,
             next if next > now => next - now,
@@ -76,7 +76,7 @@ impl Timer {
 
     /// How often it has expired since it was asked last.
     fn take(&self) -> Option<u64> {
-        let (now, period) = (runtime::clock::now(), self.cell.word(PERIOD).load(Acquire));
+        let (now, period) = (clock::now(), self.cell.word(PERIOD).load(Acquire));
         let times = |next: u64| (now - next).checked_div(period).unwrap_or(0) + 1;
         let after = |next: u64| if period > 0 { next + times(next) * period } else { 0 };
         let change = |next: u64| (next != 0 && next <= now).then(|| after(next));
@@ -92,7 +92,7 @@ impl FileOps for Timer {
 
     fn is_ready(&self, event: Event) -> bool {
         let next = self.cell.word(NEXT).load(Acquire);
-        event == Event::Readable && next != 0 && next <= runtime::clock::now()
+        event == Event::Readable && next != 0 && next <= clock::now()
     }
 
     fn wait_terms(&self, event: Event) -> Vec<Term> {
@@ -106,6 +106,10 @@ impl FileOps for Timer {
         terms
     }
 
+    fn filled_at(&self) -> u64 {
+        clock::ticks_at(self.cell.word(NEXT).load(Acquire))
+    }
+
     /// Expirations that come before a read are no news.
     fn event_sequence(&self, event: Event) -> u64 {
         if event == Event::Readable { self.cell.word(NEXT).load(Acquire) } else { 0 }
@@ -115,7 +119,7 @@ impl FileOps for Timer {
         let next = self.cell.word(NEXT).load(Acquire);
         let words = [SETTINGS, NEXT].map(|at| self.cell.word(at));
         let mut terms = Vec::from(words.map(|at| word(at, Operator::NotEqual, at.load(Acquire))));
-        terms.extend((next > runtime::clock::now()).then(|| runtime::predicate::clock(next)));
+        terms.extend((next > clock::now()).then(|| runtime::predicate::clock(next)));
         terms
     }
 

@@ -178,8 +178,8 @@ impl InternetSocket {
         Ok(())
     }
 
-    /// The oldest datagram. The caller has the lock of the readers.
-    fn oldest<'a>(&self, channels: &'a [Arc<Channel>]) -> Result<Option<Source<'a>>> {
+    /// The oldest datagram, and when it was sent. The caller has the lock of the readers.
+    fn oldest<'a>(&self, channels: &'a [Arc<Channel>]) -> Result<Option<(u64, Source<'a>)>> {
         let mut oldest: Option<(u64, Source<'a>)> = None;
         let ring = self.datagram_ring();
         if ring.waiting()? != 0 {
@@ -193,7 +193,13 @@ impl InternetSocket {
                 oldest = Some((short.when, Source::Channel(channel, short)));
             }
         }
-        Ok(oldest.map(|(_, source)| source))
+        Ok(oldest)
+    }
+
+    /// When the datagram was sent that waits first; 0: there is none.
+    pub(super) fn oldest_datagram(&self) -> u64 {
+        let _held = OwnerLock::at(self.word(page::READ_LOCK)).acquire();
+        self.oldest(&self.incoming_channels()).ok().flatten().map_or(0, |(when, _)| when)
     }
 
     /// Bytes of the datagram that waits first.
@@ -205,11 +211,11 @@ impl InternetSocket {
         let _held = OwnerLock::at(self.word(page::READ_LOCK)).acquire();
         match self.oldest(channels)? {
             None => Ok(None),
-            Some(Source::Channel(channel, short)) => {
+            Some((_, Source::Channel(channel, short))) => {
                 channel.take(short, most, peeks).map(|(head, data)| Some(Received { head, data }))
             }
-            Some(Source::Page) => self.take_from_page(most, peeks).map(Some),
-            Some(Source::Server) => match process().files.lock().receive_datagram(self.number(), most, !peeks) {
+            Some((_, Source::Page)) => self.take_from_page(most, peeks).map(Some),
+            Some((_, Source::Server)) => match process().files.lock().receive_datagram(self.number(), most, !peeks) {
                 Err(Errno::EAGAIN) => Ok(None),
                 received => received.map(|(head, data)| Some(Received { head, data })),
             },

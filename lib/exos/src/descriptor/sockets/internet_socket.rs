@@ -452,6 +452,11 @@ impl FileOps for InternetSocket {
         }
     }
 
+    #[inline]
+    fn is_quiet(&self) -> bool {
+        self.sort == Sort::Tcp && self.state() == state::CONNECTED && self.is_stream_quiet()
+    }
+
     fn wait_terms(&self, event: Event) -> Vec<Term> {
         let changes = || word(self.word(page::STATE), Operator::NotEqual, self.word(page::STATE).load(Acquire));
         match (self.sort, self.state()) {
@@ -463,6 +468,14 @@ impl FileOps for InternetSocket {
             (Sort::Tcp, _) => vec![changes()],
             _ if event == Event::Readable => self.datagram_terms(),
             _ => Vec::new(),
+        }
+    }
+
+    fn filled_at(&self) -> u64 {
+        match (self.sort, self.state()) {
+            (Sort::Tcp, state::LISTENING) => self.word(page::FILLED_AT).load(Relaxed),
+            (Sort::Tcp, _) => self.peer_word(page::FILLED_AT).map_or(0, |word| word.load(Relaxed)),
+            _ => self.oldest_datagram(),
         }
     }
 

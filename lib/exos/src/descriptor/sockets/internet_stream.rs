@@ -9,7 +9,7 @@ use super::internet_socket::{InternetSocket, Link};
 use super::socket::wait_until;
 use crate::descriptor::object::{Event, broken_pipe};
 use crate::hw::current::process;
-use crate::hw::mapping::Mapping;
+use crate::hw::mapping::{Mapping, PAGE_WORDS};
 use crate::hw::usercopy;
 use crate::server::client;
 use crate::wait;
@@ -23,6 +23,7 @@ use internet::option::{Sort, place};
 use internet::page::{self, GENERATION, INFORMATION, INFORMATION_BYTES, RING, done, state, watch};
 use internet::ring::{FINISHED, LARGE, RESET, Ring, advance, at_least};
 use linux_abi::errno::{Errno, Result};
+use runtime::clock;
 use runtime::lock::OwnerLock;
 use runtime::predicate::{Operator, Term, word};
 use unix_core::server::protocol::InternetRequest;
@@ -52,6 +53,9 @@ impl Ends {
     }
 }
 
+/// The words of the other side's page.
+type PeerWords = &'static [AtomicU64; PAGE_WORDS];
+
 impl InternetSocket {
     #[inline]
     fn ends(&self) -> Option<Ends> {
@@ -60,8 +64,13 @@ impl InternetSocket {
     }
 
     #[inline]
-    fn peer_word(&self, index: usize) -> Option<&'static AtomicU64> {
-        Some(&self.link()?.peer.as_ref()?.first_page()[index])
+    fn peer_words(&self) -> Option<PeerWords> {
+        Some(self.link()?.peer.as_ref()?.first_page())
+    }
+
+    #[inline]
+    pub(super) fn peer_word(&self, index: usize) -> Option<&'static AtomicU64> {
+        self.peer_words().map(|words| &words[index])
     }
 
     /// Tells the other side of changed counts, where it asks for that: the keeper of the wire, or threads that wait for
@@ -98,15 +107,32 @@ impl InternetSocket {
     }
 
     fn incoming_ring(&self, ends: &Ends) -> Ring {
-        let from_peer = |index| ends.peer_word(index).load(Acquire);
+        self.ring_from(ends.peer.first_page())
+    }
+
+    fn ring_from(&self, peer: PeerWords) -> Ring {
+        let from_peer = |index: usize| peer[index].load(Acquire);
         let (sent, skipped) = (from_peer(page::SENT), from_peer(page::URGENT_SKIPPED));
         let taken = at_least(self.word(page::TAKEN).load(Acquire), skipped);
         Ring::new(sent, taken, from_peer(page::LARGE_FROM))
     }
 
     fn outgoing_ring(&self, ends: &Ends) -> Ring {
+        self.ring_to(ends.peer.first_page())
+    }
+
+    fn ring_to(&self, peer: PeerWords) -> Ring {
         let own = |index| self.word(index).load(Acquire);
-        Ring::new(own(page::SENT), ends.peer_word(page::TAKEN).load(Acquire), own(page::LARGE_FROM))
+        Ring::new(own(page::SENT), peer[page::TAKEN].load(Acquire), own(page::LARGE_FROM))
+    }
+
+    /// Whether all was read that came, nothing has ended, and no error waits.
+    #[inline]
+    pub(super) fn is_stream_quiet(&self) -> bool {
+        let own = |index| self.word(index).load(Acquire);
+        own(page::ERROR) == 0
+            && own(page::DONE) & (done::READ_SHUT | done::BROKEN) == 0
+            && self.peer_words().is_some_and(|peer| peer[page::SENT].load(Acquire) == own(page::TAKEN))
     }
 
     /// Opens the larger area of one side. The pages are those that the server tells.
@@ -331,9 +357,9 @@ impl InternetSocket {
 
     /// The urgent byte that came last, as its sender counts, until the reader has passed it.
     fn urgent(&self) -> Option<u64> {
-        let ends = self.ends()?;
-        let urgent = ends.peer_word(page::URGENT).load(Acquire);
-        (urgent > self.incoming_ring(&ends).taken()).then_some(urgent)
+        let peer = self.peer_words()?;
+        let urgent = peer[page::URGENT].load(Acquire);
+        (urgent > self.ring_from(peer).taken()).then_some(urgent)
     }
 
     /// The urgent byte that came last; `EINVAL` where none did.
@@ -529,6 +555,9 @@ impl InternetSocket {
             }
         }
         if at > 0 {
+            if ring.waiting() == Ok(0) {
+                self.word(page::FILLED_AT).store(clock::ticks(), Relaxed);
+            }
             self.word(page::SENT).store(advance(self.word(page::SENT).load(Acquire), at), SeqCst);
             wait::set_yield_target(ends.peer_word(page::READER).load(Relaxed));
             wait::kick_idle();
@@ -555,9 +584,16 @@ impl InternetSocket {
     }
 
     pub(crate) fn finish_sending(&self) {
+        let ends = self.ends();
+        ends.iter().for_each(|ends| self.note_end_time(ends));
         self.word(page::SENT).fetch_or(FINISHED, SeqCst);
-        if let Some(ends) = self.ends() {
-            self.tell_other(&ends, watch::SENT);
+        ends.iter().for_each(|ends| self.tell_other(ends, watch::SENT));
+    }
+
+    /// The end is the first that the other side can read now, if no bytes wait there.
+    fn note_end_time(&self, ends: &Ends) {
+        if self.outgoing_ring(ends).waiting() == Ok(0) {
+            self.word(page::FILLED_AT).store(clock::ticks(), Relaxed);
         }
     }
 
@@ -566,6 +602,7 @@ impl InternetSocket {
         let Some(ends) = self.ends() else { return };
         let unread = self.incoming_ring(&ends).waiting() != Ok(0) && !self.is_done(done::BROKEN);
         let resets = unread || self.word(page::LINGER).load(Relaxed) == 1;
+        self.note_end_time(&ends);
         self.word(page::SENT).fetch_or(FINISHED | if resets { RESET } else { 0 }, SeqCst);
         self.word(page::TAKEN).fetch_or(RESET, SeqCst);
         wait::set_yield_target(ends.peer_word(page::READER).load(Relaxed));
@@ -607,8 +644,8 @@ impl InternetSocket {
 
     /// Bytes that count as readable: all but an urgent one that comes next.
     fn readable(&self) -> u64 {
-        let Some(ends) = self.ends() else { return 0 };
-        let ring = self.incoming_ring(&ends);
+        let Some(peer) = self.peer_words() else { return 0 };
+        let ring = self.ring_from(peer);
         ring.waiting().unwrap_or(0).saturating_sub(u64::from(self.has_urgent_first(ring)))
     }
 
@@ -618,9 +655,9 @@ impl InternetSocket {
     }
 
     fn has_much_room(&self) -> bool {
-        let Some(ends) = self.ends() else { return true };
         let is_large = self.word(page::LARGE_FROM).load(Acquire) != 0;
-        !is_large || self.outgoing_ring(&ends).room().is_ok_and(|room| room >= LARGE / 3)
+        let Some(peer) = self.peer_words().filter(|_| is_large) else { return true };
+        self.ring_to(peer).room().is_ok_and(|room| room >= LARGE / 3)
     }
 
     pub(crate) fn is_stream_ready(&self, event: Event) -> bool {
@@ -637,9 +674,8 @@ impl InternetSocket {
     }
 
     pub(crate) fn stream_terms(&self, event: Event) -> Vec<Term> {
-        let Some(ends) = self.ends() else { return Vec::new() };
         let index = if event == Event::Readable { page::SENT } else { page::TAKEN };
-        let count = ends.peer_word(index);
+        let Some(count) = self.peer_word(index) else { return Vec::new() };
         let term = word(count, Operator::NotEqual, count.load(Acquire));
         // What came before the count was read makes the next look at once.
         if self.is_stream_ready(event) {

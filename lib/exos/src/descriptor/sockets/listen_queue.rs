@@ -8,15 +8,17 @@ use crate::hw::mapping::{Mapping, lock_in};
 use crate::pipe::{self, Pipe, Side};
 use crate::wait;
 use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use linux_abi::errno::{Errno, Result};
 use runtime::page::Allocator;
-use runtime::{PageNumber, exposed};
+use runtime::{PageNumber, clock, exposed};
 
 /// Words of the queue: requests that came, and that were taken; how many may wait, 0: the socket does not listen.
 pub(crate) const CAME: usize = 1;
 pub(crate) const TAKEN: usize = 2;
 pub(crate) const BACKLOG: usize = 3;
+/// When the first came of those that wait: see `FileOps::filled_at`.
+pub(crate) const FILLED_AT: usize = 10;
 /// In place of how many may wait: `shutdown` has ended the listening, and who waits to accept learns of that.
 pub(crate) const SHUT: u64 = u64::MAX;
 /// Where the requests begin, three words each (first pages of two pipes, and the number by which the server says whose
@@ -91,6 +93,9 @@ impl Socket {
         let request = [outgoing.pages()[0].0, incoming.pages()[0].0, number];
         for (index, word) in request.into_iter().enumerate() {
             words[REQUESTS + (came % ROOM) as usize * request.len() + index].store(word, SeqCst);
+        }
+        if waiting == 0 {
+            words[FILLED_AT].store(clock::ticks(), Relaxed);
         }
         words[CAME].store(came.wrapping_add(1), SeqCst);
         drop(held);

@@ -3,7 +3,7 @@
 //!
 //! Names lie with the server.
 
-use super::listen_queue::{BACKLOG, CAME, SHUT, TAKEN};
+use super::listen_queue::{BACKLOG, CAME, FILLED_AT, SHUT, TAKEN};
 use super::scm_rights;
 use super::socket_shared::{Settings, SharedSocketState, first_of};
 use crate::descriptor::file_ops::FileOps;
@@ -18,7 +18,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::{general as linux, ioctl};
 use runtime::lock::{Lock, OwnerLock};
@@ -588,6 +588,13 @@ impl FileOps for Socket {
             (Event::Readable, Some(pipe), _) => pipe.readable().to_vec(),
             (Event::Writable, _, Some(pipe)) => pipe.room_for(4096).to_vec(),
             _ => self.joins(ends.seen),
+        }
+    }
+
+    fn filled_at(&self) -> u64 {
+        match self.queue_words() {
+            Some(words) => words[FILLED_AT].load(Relaxed),
+            None => self.ends().incoming.as_ref().map_or(0, Pipe::filled_at),
         }
     }
 
