@@ -192,6 +192,7 @@ impl FileServer {
             Request::InternetSocket => self.on_internet_socket(caller, a, b, [c, d, e]).map(Outcome::Done),
             Request::SyncFiles if b != 0 => self.discard_pages(caller, b).map(Outcome::Done),
             Request::SyncFiles => self.sync_files(caller, a, c, d != 0).map(Outcome::Done),
+            Request::Ring => Ok(self.count_bells(a).into()),
             Request::SyncDisk => self.sync_disk(caller, a, b).map(Outcome::Done),
             Request::AcceptOffer => self.accept_offer(caller, a).map(Outcome::Done),
             Request::Listen => self.listens(caller, a).map(Outcome::Done),

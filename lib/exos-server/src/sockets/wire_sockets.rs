@@ -146,9 +146,15 @@ impl FileServer {
         if let Some(record) = words[BELL_RECORD..].first_chunk().filter(|_| bells != 0) {
             bell::write(record, page.number().0);
         }
-        let rung = words.iter().skip(BELLS).take(bell::BELLS).enumerate();
+        self.count_bells(bells);
+    }
+
+    /// Rings bells, from bit 0 on.
+    pub(crate) fn count_bells(&self, bells: u64) -> Answer {
+        let rung = self.notice.words().iter().skip(BELLS).take(bell::BELLS).enumerate();
         rung.filter(|(bell, _)| bells >> bell & 1 != 0).for_each(|(_, word)| _ = word.fetch_add(1, SeqCst));
         wait::kick_idle();
+        NOTHING
     }
 
     /// A socket is closed: the keeper sends what is left of it.

@@ -16,6 +16,7 @@
 use super::events::epoll::Set;
 use super::open_file::OpenFile;
 use crate::hw::current::thread;
+use crate::pipe::bells;
 use crate::process::Process;
 use crate::wait;
 use alloc::sync::{Arc, Weak};
@@ -246,6 +247,7 @@ impl Process {
     pub fn end_uses(&self) {
         if thread().notes_uses.load(Relaxed) {
             thread().notes_uses.store(false, Relaxed);
+            bells::ring_pending();
             thread().watches_since.store(0, Relaxed);
             let own = thread().number();
             self.close_unused(|one| one.thread != own);
@@ -264,6 +266,7 @@ impl Process {
 
     /// All calls have ended, but that of the running thread, which is the last one.
     pub fn end_all_uses(&self) {
+        bells::ring_pending();
         self.close_unused(|_| false);
     }
 

@@ -99,6 +99,11 @@ pub trait FileOps: Any + Debug + Send + Sync {
         None
     }
 
+    /// What becomes true when a process ends at the other side, which then rings no bell.
+    fn death_terms(&self) -> Vec<Term> {
+        Vec::new()
+    }
+
     /// The name under which bells are rung for it.
     fn bell_name(&self) -> Option<u64> {
         None

@@ -6,6 +6,7 @@ use super::open_file::OpenFile;
 use super::sockets::internet_socket::InternetSocket;
 use super::sockets::socket::Socket;
 use crate::server::client;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
 use internet::bell::BELLS;
 use internet::option::Sort;
@@ -45,16 +46,24 @@ impl SleeperBell {
         Self { number, term: predicate::word(word, Operator::NotEqual, count) }
     }
 
-    /// Whether it rings for these events of a description, and always for its end.
-    pub(crate) fn rings_for(&self, description: &OpenFile, events: impl Iterator<Item = Event>) -> bool {
-        let Object::Other(other) = &description.object else { return false };
+    /// Has it ring for these events of a description, and always for its end. The result is what is watched apart from
+    /// that: see `FileOps::death_terms`. `None`: it has no bell.
+    pub(crate) fn rings_for(&self, description: &OpenFile, events: impl Iterator<Item = Event>) -> Option<Vec<Term>> {
+        let other = match &description.object {
+            Object::Other(other) => other,
+            Object::Pipe(pipe, side) => {
+                pipe.note_waiter(if side.reads() { Event::Readable } else { Event::Writable });
+                return pipe.ask_for_bell(*side, self.number).then(|| pipe.death_term(*side).into_iter().collect());
+            }
+            _ => return None,
+        };
         let bits = events.fold(watch::SENT, |all, event| {
             description.note_waiter(event);
             // Room becomes less by writes alone.
             let is_full = event == Event::Writable && !other.is_ready(event);
             all | if is_full { watch::TAKEN } else { 0 }
         });
-        other.ask_for_bell(bits, self.number, false).is_some()
+        other.ask_for_bell(bits, self.number, false).map(|_| other.death_terms())
     }
 
     /// Whether it rings for what other holders of a description do to it: no term tells of that.

@@ -3,6 +3,7 @@
 //! The first page holds the words below, the others the bytes. A thread that changes a count holds the lock in word 0,
 //! which is taken over from the dead. A waiter sleeps on a wakeup predicate over the other side's count.
 
+pub(crate) mod bells;
 pub mod message_frames;
 mod pipe_end;
 mod resize;

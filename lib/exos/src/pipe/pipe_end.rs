@@ -26,8 +26,8 @@ pub const PAGES: usize = 1 + (CAPACITY / PAGE_SIZE) as usize;
 /// Words of the first page.
 const WRITTEN: usize = 1;
 const READ: usize = 2;
-const WRITERS: usize = 3;
-const READERS: usize = 4;
+pub(super) const WRITERS: usize = 3;
+pub(super) const READERS: usize = 4;
 /// How often the end to write was opened by name, in all, and the end to read.
 const WRITER_OPENS: usize = 5;
 const READER_OPENS: usize = 6;
@@ -63,8 +63,8 @@ const ONLY_FROM: usize = 79;
 /// Where the settings lie of the socket that reads here.
 const SETTINGS: usize = 80;
 /// Where the processes stand that hold the end to write, and the end to read.
-const HOLDERS_TO_WRITE: usize = 128;
-const HOLDERS_TO_READ: usize = HOLDERS_TO_WRITE + end_owners::WORDS;
+pub(super) const HOLDERS_TO_WRITE: usize = 128;
+pub(super) const HOLDERS_TO_READ: usize = HOLDERS_TO_WRITE + end_owners::WORDS;
 /// Where the list of packets lies.
 const PACKETS: usize = HOLDERS_TO_READ + end_owners::WORDS;
 /// Where the page numbers of a pipe begin that says of itself what it is made of.
@@ -137,6 +137,7 @@ impl Pipe {
         let pipe = Self { shared: windows.open(pages, from.key, true)?, node: 0 };
         pipe.word(WRITERS).store(1, Relaxed);
         pipe.word(READERS).store(1, Relaxed);
+        pipe.note_maker();
         pipe.held(Side::Both, maker());
         for (index, page) in pipe.pages().iter().enumerate() {
             pipe.word(OWN_PAGES + index).store(page.0, Release);
@@ -173,20 +174,20 @@ impl Pipe {
     pub fn drop_waiting(&self) {
         let _held = self.lock();
         self.word(READ).store(self.word(WRITTEN).load(Acquire), SeqCst);
-        crate::wait::kick_idle();
+        self.changed(Side::Read);
     }
 
     /// Says that nothing more is going to be written, or read.
     pub fn shut(&self) {
         Side::Both.counts().iter().for_each(|count| self.word(*count).store(0, SeqCst));
         Side::Both.holders().iter().for_each(|first| self.holders(*first).clear());
-        crate::wait::kick_idle();
+        self.changed(Side::Both);
     }
 
     /// Says that nothing more is going to be read of what comes from anywhere.
     pub fn shut_to_senders(&self) {
         self.word(WRITERS).store(0, SeqCst);
-        crate::wait::kick_idle();
+        self.changed(Side::Write);
     }
 
     /// Whether so.
@@ -233,6 +234,7 @@ impl Pipe {
     /// Notes that who wrote has closed its socket with something unread in it, before it leaves.
     pub fn reset_peer(&self) {
         self.word(BROKEN_OFF).store(1, SeqCst);
+        self.tell_bells(true);
     }
 
     /// Whether so, and the reader was not told.
@@ -293,13 +295,13 @@ impl Pipe {
     /// A process has one descriptor less of an end.
     pub fn release_end(&self, side: Side, number: u64) {
         side.holders().iter().for_each(|first| self.holders(*first).remove(number));
-        crate::wait::kick_idle();
+        self.changed(side);
     }
 
     /// This process alone holds an end that another one made for it.
     pub fn transfer_end(&self, side: Side) {
         side.holders().iter().for_each(|first| self.holders(*first).replace(maker()));
-        crate::wait::kick_idle();
+        self.changed(side);
     }
 
     /// Stops counting holders of an end that has none to count, such as the write end of a pipe for datagrams, which
@@ -331,7 +333,7 @@ impl Pipe {
 
     /// What becomes true when an end is closed: one of those who hold it lets go or is gone. Where no holder is left,
     /// the count says so from then on.
-    fn closed(&self, count: usize, first: usize) -> [Term; 2] {
+    pub(super) fn closed(&self, count: usize, first: usize) -> [Term; 2] {
         let none = word(self.word(count), Operator::Equal, 0);
         let open = self.word(count).load(Acquire);
         if open == 0 && count == WRITERS && self.awaits_first_writer() {
@@ -394,7 +396,7 @@ impl Pipe {
         for count in side.counts() {
             let _ = self.word(*count).fetch_update(SeqCst, Relaxed, |open| Some(open.saturating_sub(1)));
         }
-        crate::wait::kick_idle();
+        self.changed(side);
     }
 
     /// Whether the other end is open.
@@ -556,6 +558,7 @@ impl Pipe {
             self.word(waiter).store(0, Relaxed);
             crate::wait::set_yield_target(number);
         }
+        self.tell_bells(waiter == READER);
         crate::wait::kick_idle();
     }
 

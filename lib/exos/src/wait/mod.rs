@@ -4,6 +4,7 @@ pub mod cpu_placement;
 
 use crate::hw::current::{is_adopted, process, thread};
 pub use crate::hw::plain_wait::wait_plainly;
+use crate::pipe::bells;
 use crate::signal;
 use abi::exposed::{CpuInfo, CpuState};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -38,6 +39,7 @@ pub fn wait(terms: &[Term], deadline: Option<u64>) -> Result<WakeReason> {
 
 /// The same for terms that are made only where the thread sleeps on them.
 pub fn wait_for<T: AsRef<[Term]>>(terms: impl FnOnce() -> T, deadline: Option<u64>) -> Result<WakeReason> {
+    bells::ring_pending();
     if !directed_yield() && !meets_signal()? {
         sleep_until_any(terms().as_ref(), deadline)?;
     }

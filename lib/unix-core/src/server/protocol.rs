@@ -33,7 +33,7 @@ pub const PRECEDENCES: usize = 384;
 pub const PROGRAMS: usize = 3;
 /// Words of the notice page, one a line of the cache of raw disks: 0 during a transfer, then the kernel's result.
 pub const DISK_LINES: usize = 160;
-/// Words of the notice page, bells: threads that wait for many sockets of TCP sleep over one of them each, by number.
+/// Words of the notice page, bells: threads that wait for many descriptors sleep over one of them each, by number.
 pub const BELLS: usize = 192;
 /// Words of the notice page with the names of the sockets that rang bells last, see `internet::bell`.
 pub const BELL_RECORD: usize = 32;
@@ -425,6 +425,8 @@ requests! {
     /// ticket: the caller repeats the request with the ticket when that word differs. (0, node): clean pages of a file
     /// that a disk keeps are given up, unless a write-back runs.
     SyncFiles = 110,
+    /// (bells, from bit 0 on): a pipe has changed whose sleepers asked for these, see [`BELLS`].
+    Ring = 111,
 }
 
 /// What is asked of an Internet socket. An endpoint is three words: the address, and the port with more above it.

@@ -10,6 +10,7 @@ use crate::descriptor::fd_pins::Used;
 use crate::descriptor::file_ops::FileOps;
 use crate::descriptor::object::Event;
 use crate::descriptor::open_file::OpenFile;
+use crate::pipe::bells::with_deaths;
 use crate::wait;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -138,11 +139,14 @@ impl FileOps for Set {
                 return terms;
             }
         }
-        let rings = |interest: &&Interest| {
-            interest.watched().is_some_and(|description| bell.rings_for(&description, interest.wanted()))
-        };
-        let others = waiting().filter(|interest| !rings(interest)).flat_map(Interest::terms);
-        [bell.term, changed].into_iter().chain(others).collect()
+        let (mut terms, mut deaths) = (Vec::from([bell.term, changed]), Vec::new());
+        for interest in waiting() {
+            match interest.watched().and_then(|open| bell.rings_for(&open, interest.wanted())) {
+                Some(more) => deaths.extend(more),
+                None => terms.extend(interest.terms()),
+            }
+        }
+        with_deaths(terms, deaths)
     }
 
     /// An event of any descriptor in it is one of the set.

@@ -19,6 +19,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use internet::page::watch;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::{general as linux, ioctl};
 use runtime::lock::{Lock, OwnerLock};
@@ -632,6 +633,23 @@ impl FileOps for Socket {
             (Event::Writable, _, Some(pipe)) => pipe.changes(false).to_vec(),
             _ => self.joins(ends.seen),
         }
+    }
+
+    /// It has the bells of its pipes.
+    fn ask_for_bell(&self, asked: u64, bell: u32, each: bool) -> Option<u64> {
+        if each || asked & watch::SENT == 0 || self.queue_words().is_some() {
+            return None;
+        }
+        let ends = self.ends();
+        let outgoing = || ends.outgoing.iter().all(|pipe| pipe.ask_for_bell(Side::Write, bell));
+        (ends.incoming.as_ref()?.ask_for_bell(Side::Read, bell) && outgoing()).then_some(0)
+    }
+
+    fn death_terms(&self) -> Vec<Term> {
+        let ends = self.ends();
+        let incoming = ends.incoming.as_ref().and_then(|pipe| pipe.death_term(Side::Read));
+        let outgoing = ends.outgoing.as_ref().and_then(|pipe| pipe.death_term(Side::Write));
+        incoming.into_iter().chain(outgoing).collect()
     }
 
     fn end_terms(&self) -> Vec<Term> {

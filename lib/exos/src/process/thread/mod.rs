@@ -64,6 +64,8 @@ pub struct Thread {
     pub turns: Lock<FairShare>,
     /// Whether its call has noted descriptions that it uses.
     pub notes_uses: AtomicBool,
+    /// Bells that it has to ring, from bit 0 on: see `pipe::bells`.
+    pub bells: AtomicU64,
     /// Its credentials, where they differ from those of the first thread.
     pub own_credentials: OwnCredentials,
     /// Whether it is in the strict mode of seccomp(2).
@@ -113,6 +115,7 @@ impl Thread {
             cpu_time: CpuTime::default(),
             turns: Lock::new(FairShare::default()),
             notes_uses: AtomicBool::new(false),
+            bells: AtomicU64::new(0),
             own_credentials: OwnCredentials::default(),
             is_confined: AtomicBool::new(false),
             watches_since: AtomicU64::new(0),

@@ -43,6 +43,11 @@ impl Client {
         self.exchange([Request::InternetSocket as u64, node, request as u64, a, b, c])
     }
 
+    /// Rings bells, from bit 0 on.
+    pub fn ring(&self, bells: u64) -> Result<()> {
+        self.exchange([Request::Ring as u64, bells, 0, 0, 0, 0]).map(|_| ())
+    }
+
     /// The pages of the larger area of a socket, or of the other side of its connection.
     pub fn large_area(&mut self, node: u64, of_other: bool) -> Result<Vec<PageNumber>> {
         let window = self.window()?;

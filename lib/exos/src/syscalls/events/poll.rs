@@ -2,9 +2,11 @@
 
 use crate::descriptor::fd_pins::Used;
 use crate::descriptor::object::{Event, Object};
+use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::readiness::{BROKEN, HUNG_UP, READABLE, SPECIAL, SleeperBell, WRITABLE, state};
 use crate::hw::current::thread;
 use crate::hw::usercopy;
+use crate::pipe::bells::with_deaths;
 use crate::signal;
 use crate::syscalls::dispatch::Call;
 use crate::wait::{self, WakeReason};
@@ -283,7 +285,7 @@ fn terms(call: &Call<'_>, watched: &[u64]) -> Vec<Term> {
     let bell = SleeperBell::of_thread();
     // Almost every descriptor has a term.
     if watched.len() <= wait::MOST_TERMS {
-        let mut terms = terms_beside(call, watched, None);
+        let mut terms = terms_beside(call, watched, |_, _| false);
         let rings = |one: &u64| description_of(call, *one)?.ok().map(|open| bell.rings_for_holders(&open));
         if watched.iter().filter_map(rings).fold(false, |any, rings| any | rings) {
             terms.push(bell.term);
@@ -292,16 +294,19 @@ fn terms(call: &Call<'_>, watched: &[u64]) -> Vec<Term> {
             return terms;
         }
     }
-    let others = terms_beside(call, watched, Some(&bell));
-    core::iter::once(bell.term).chain(others).collect()
+    let mut deaths = Vec::new();
+    let rings =
+        |open: &OpenFile, wanted: u16| bell.rings_for(open, events(wanted)).map(|more| deaths.extend(more)).is_some();
+    let others = terms_beside(call, watched, rings);
+    with_deaths(core::iter::once(bell.term).chain(others).collect(), deaths)
 }
 
-/// The terms of all descriptors, or of those for which this bell cannot ring.
-fn terms_beside(call: &Call<'_>, watched: &[u64], bell: Option<&SleeperBell>) -> Vec<Term> {
+/// The terms of all descriptors but those for which a bell rings.
+fn terms_beside(call: &Call<'_>, watched: &[u64], mut rings: impl FnMut(&OpenFile, u16) -> bool) -> Vec<Term> {
     let mut terms = Vec::new();
     for one in watched {
         if let Some(Ok(description)) = description_of(call, *one)
-            && bell.is_none_or(|bell| !bell.rings_for(&description, events(wanted_of(*one))))
+            && !rings(&description, wanted_of(*one))
         {
             let mut wanted = events(wanted_of(*one)).peekable();
             if wanted.peek().is_none() {
