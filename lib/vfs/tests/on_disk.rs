@@ -9,7 +9,7 @@ use support::{HostStore, tree};
 use vfs::file_data::PageStorage;
 use vfs::inode::NodeId;
 use vfs::namespace::{FileTree, ROOT};
-use vfs::persistent::{Change, Dirty, FIRST_DISK_VOLUME, LARGEST_ON_DISK, Made, Restored, sort_by_place};
+use vfs::persistent::{Change, Dirty, FIRST_DISK_VOLUME, LARGEST_ON_DISK, Made, Restored, order_by_place};
 
 const PAGE: u64 = 4096;
 /// Pages that the file has at most.
@@ -244,39 +244,93 @@ fn pages_that_programs_write_themselves_are_marked_in_the_files_that_are_asked_f
     assert!(!tree.store.is_shared(page), "it was marked for the last time");
 }
 
-/// New names of a directory are sorted among themselves, names that went too; nothing passes any other change.
-#[test]
-fn changes_that_commute_are_sorted_by_place() {
+/// The names that a log leads to from those of before; none where a change does not fit.
+fn outcome(log: &[Change]) -> Option<BTreeMap<(NodeId, Box<[u8]>), NodeId>> {
+    let mut names = BTreeMap::new();
+    for change in log {
+        let fits = match change {
+            Change::Name(directory, name, id, _) => names.insert((*directory, name.clone()), *id).is_none(),
+            Change::Remove(directory, name, id, is_directory, _) => {
+                let is_full = *is_directory && names.keys().any(|(within, _)| within == id);
+                names.remove(&(*directory, name.clone())) == Some(*id) && !is_full
+            }
+            Change::Rename(from, to, _) => {
+                names.remove(from).is_some_and(|id| names.insert(to.clone(), id).is_none_or(|over| over != id))
+            }
+        };
+        let mut directories = names.keys().map(|(directory, _)| *directory);
+        if !fits || directories.any(|directory| directory > 1 && !names.values().any(|id| *id == directory)) {
+            return None;
+        }
+    }
+    Some(names)
+}
+
+/// A log of random changes below directory 1, as programs that make directories, links and renames leave it.
+fn random_log(random: &mut fastrand::Rng, length: usize) -> Vec<Change> {
     let made = || Made { mode: 0o100_644, owner: (0, 0), device: (0, 0), target: Box::default() };
-    let name = |directory: NodeId, text: &str| Change::Name(directory, text.as_bytes().into(), 9, made());
-    let gone = |directory: NodeId, text: &str| Change::Remove(directory, text.as_bytes().into(), 9, false, true);
-    let moved = || Change::Rename((1, b"a".as_slice().into()), (1, b"b".as_slice().into()), None);
-    let mut log = vec![
-        name(1, "c"),
-        name(1, "a"),
-        name(1, "b"),
-        name(2, "d"),
-        name(2, "a"),
-        name(1, "a"),
-        gone(1, "z"),
-        gone(1, "a"),
-        name(1, "a"),
-        moved(),
-        name(1, "0"),
-    ];
-    sort_by_place(&mut log, |name| name[0].into());
-    let sorted = [
-        name(1, "a"),
-        name(1, "b"),
-        name(1, "c"),
-        name(2, "a"),
-        name(2, "d"),
-        name(1, "a"),
-        gone(1, "a"),
-        gone(1, "z"),
-        name(1, "a"),
-        moved(),
-        name(1, "0"),
-    ];
-    assert_eq!(log, sorted);
+    let (mut names, mut directories, mut log) = (BTreeMap::<(NodeId, Box<[u8]>), NodeId>::new(), vec![1], Vec::new());
+    while log.len() < length {
+        let directory = directories[random.usize(..directories.len())];
+        let name: Box<[u8]> = vec![b'a' + random.u8(..6)].into();
+        let place = (directory, name.clone());
+        let old = names.get(&place).copied();
+        let next = 100 + log.len() as NodeId;
+        let other = names.iter().nth(random.usize(..names.len().max(1))).map(|(at, id)| (at.clone(), *id));
+        let change = match (old, random.u8(..8), other) {
+            (None, 0, _) => {
+                directories.push(next);
+                Change::Name(directory, name, next, made())
+            }
+            (None, 1, Some((_, id))) if !directories.contains(&id) => Change::Name(directory, name, id, made()),
+            (None, 2, Some((from, id))) if !directories.contains(&id) => Change::Rename(from, place, None),
+            (None, ..) => Change::Name(directory, name, next, made()),
+            (Some(id), ..) => {
+                let is_directory = directories.contains(&id);
+                if is_directory && names.keys().any(|(within, _)| *within == id) {
+                    continue;
+                }
+                directories.retain(|other| *other != id);
+                let is_last = names.values().filter(|other| **other == id).count() == 1;
+                Change::Remove(directory, name, id, is_directory, is_last)
+            }
+        };
+        log.push(change);
+        names = outcome(&log).expect("each change fits");
+    }
+    log
+}
+
+/// The order of places leads to the same names, also from a disk that has the first part of a log already.
+#[test]
+fn changes_in_the_order_of_places_have_the_same_outcome() {
+    let (mut random, mut left_out) = (fastrand::Rng::with_seed(7), 0);
+    for _ in 0..400 {
+        let log = random_log(&mut random, 60);
+        let (before, rest) = log.split_at(random.usize(..30));
+        let known = |id: NodeId| before.iter().any(|change| matches!(change, Change::Name(_, _, own, _) if *own == id));
+        let mut ordered = before.to_vec();
+        // Places of names collide.
+        ordered.extend(order_by_place(rest.to_vec(), |name| u64::from(name[0] % 4), known));
+        assert_eq!(outcome(&ordered), outcome(&log), "{log:?} became {ordered:?}");
+        left_out += log.len() - ordered.len();
+    }
+    assert!(left_out > 400, "{left_out} changes of names that came and went are left out");
+}
+
+/// Two programs that change a directory each in turn have their changes one directory after the other.
+#[test]
+fn changes_of_two_directories_in_turn_are_grouped() {
+    let made = || Made { mode: 0o100_644, owner: (0, 0), device: (0, 0), target: Box::default() };
+    let text = |index: u64| Box::from(index.to_string().as_bytes());
+    let log = (0..100).map(|index| Change::Name(1 + index % 2, text(index * 7 % 100), 100 + index, made())).collect();
+    let place = |name: &[u8]| str::from_utf8(name).expect("digits").parse().expect("a number");
+    let places: Vec<_> = order_by_place(log, place, |_| false)
+        .into_iter()
+        .map(|change| match change {
+            Change::Name(directory, name, ..) => (directory, place(&name)),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert!(places.is_sorted(), "{places:?}");
 }

@@ -45,7 +45,7 @@ use vfs::disk_number::letter;
 use vfs::file_data::PageStorage;
 use vfs::inode::NodeId;
 use vfs::persistent::{
-    Change, Dirty, FIRST_DISK_VOLUME, KEPT_IN_MEMORY, LARGEST_ON_DISK, Made, Restored, sort_by_place,
+    Change, Dirty, FIRST_DISK_VOLUME, KEPT_IN_MEMORY, LARGEST_ON_DISK, Made, Restored, order_by_place,
 };
 use vfs::superblock::VolumeId;
 
@@ -443,12 +443,12 @@ impl Volume {
 
     /// Repeats on the disk what changed in memory, as far as a scope covers it.
     fn write_back(&mut self, state: &'static State, scope: &Scope) -> Result<(), Error> {
-        let Some((mut log, dirty)) = self.take_changes(state, scope) else { return Ok(()) };
+        let Some((log, dirty)) = self.take_changes(state, scope) else { return Ok(()) };
         self.make()?;
         self.is_unsynced = true;
         let Some(system) = self.system.as_mut() else { return Err(Error::Io) };
         let mut outcome = Ok(());
-        sort_by_place(&mut log, hash::of_name);
+        let log = order_by_place(log, hash::of_name, |id| self.numbers.contains_key(&id));
         for change in log {
             self.orphans.extend(keep_open(state, system, &self.numbers, &change));
             system.set_time(time_of(state, &change));

@@ -61,20 +61,75 @@ pub enum Change {
     Rename((NodeId, Box<[u8]>), (NodeId, Box<[u8]>), Option<NodeId>),
 }
 
-/// Sorts new names of one directory that follow one another by where the disk has them, and names that went, too.
-/// Such changes commute. `place` gives the place of a name: the disk reads and writes each part of a directory once.
-pub fn sort_by_place(log: &mut [Change], place: impl Fn(&[u8]) -> u64) {
-    let commute = |one: &Change, other: &Change| match (one, other) {
-        (Change::Name(one, ..), Change::Name(other, ..)) => one == other,
-        (Change::Remove(one, ..), Change::Remove(other, ..)) => one == other,
-        _ => false,
-    };
-    for run in log.chunk_by_mut(commute) {
-        run.sort_by_cached_key(|change| match change {
-            Change::Name(_, name, ..) | Change::Remove(_, name, ..) => place(name),
-            Change::Rename(..) => 0,
-        });
+/// Where the disk has a name: its directory, and the place there.
+type Place = (NodeId, u64);
+
+/// Changes that commute, but for those of one place: no node has a name in two places, none is changed in and renamed.
+#[derive(Debug, Default)]
+struct Batch {
+    changes: Vec<(Place, Change)>,
+    places: BTreeMap<NodeId, Place>,
+    directories: BTreeSet<NodeId>,
+}
+
+impl Batch {
+    fn admits(&self, id: NodeId, place: Place) -> bool {
+        let is_elsewhere = self.places.get(&id).is_some_and(|known| *known != place);
+        !is_elsewhere && !self.directories.contains(&id) && !self.places.contains_key(&place.0)
     }
+
+    fn add(&mut self, id: NodeId, place: Place, change: Change) {
+        self.changes.push((place, change));
+        self.places.insert(id, place);
+        self.directories.insert(place.0);
+    }
+
+    /// Appends the changes by place. A new name that is removed at once is left out where the disk has not its node.
+    fn end(&mut self, ordered: &mut Vec<Change>, is_on_disk: &impl Fn(NodeId) -> bool) {
+        let mut batch = core::mem::take(self);
+        batch.changes.sort_by_key(|(place, _)| *place);
+        for (_, change) in batch.changes {
+            let is_undone = match (ordered.last(), &change) {
+                (Some(Change::Name(there, made, id, _)), Change::Remove(directory, name, gone, _, true)) => {
+                    (there, made, id) == (directory, name, gone) && !is_on_disk(*id)
+                }
+                _ => false,
+            };
+            if is_undone {
+                ordered.pop();
+            } else {
+                ordered.push(change);
+            }
+        }
+    }
+}
+
+/// Puts changes of names into an order of the same outcome in which the disk reads and writes each part of a directory
+/// once, also where several programs change directories in turn. `place` gives the place of a name in its directory.
+pub fn order_by_place(
+    log: Vec<Change>,
+    place: impl Fn(&[u8]) -> u64,
+    is_on_disk: impl Fn(NodeId) -> bool,
+) -> Vec<Change> {
+    let mut ordered = Vec::with_capacity(log.len());
+    let mut batch = Batch::default();
+    for change in log {
+        let part = match &change {
+            Change::Name(directory, name, id, _) | Change::Remove(directory, name, id, ..) => {
+                Some((*id, (*directory, place(name))))
+            }
+            Change::Rename(..) => None,
+        };
+        if part.is_none_or(|(id, place)| !batch.admits(id, place)) {
+            batch.end(&mut ordered, &is_on_disk);
+        }
+        match part {
+            Some((id, place)) => batch.add(id, place, change),
+            None => ordered.push(change),
+        }
+    }
+    batch.end(&mut ordered, &is_on_disk);
+    ordered
 }
 
 /// What of a node differs from the disk.
