@@ -106,7 +106,9 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         let fresh = !recovering && known == Ok(Use::Fresh);
         let state = if fresh { RESIDENT | DIRTY | UNSEALED } else { IN };
         let name = name(self.number, block);
-        let info = BlockInfo { name, state, template, tree, parent, ..BlockInfo::default() };
+        // What the disk has of a block that no page caches is durable, and younger than every change before.
+        let written = if fresh { 0 } else { self.sequence };
+        let info = BlockInfo { name, state, template, tree, parent, written, ..BlockInfo::default() };
         self.memory.registry.insert(page, info)?;
         self.memo.forget(page);
         if !fresh {
