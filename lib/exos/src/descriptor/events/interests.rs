@@ -34,7 +34,7 @@ const FEW: usize = wait::MOST_TERMS - 2;
 const KEPT: usize = 64;
 
 /// An interest that is ready: since when, which, and how.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Found {
     since: u64,
     key: Key,
@@ -88,31 +88,35 @@ impl Interests {
 
     /// See [`super::epoll::Set::collect`].
     pub(super) fn report(&mut self, most: usize, mut tell: impl FnMut(u32, u64)) -> usize {
-        if self.left.len() >= most {
-            let told = self.report_left(most, &mut tell);
+        if !self.left.is_empty() {
+            let told = if self.left.len() >= most { self.report_left(most, &mut tell) } else { 0 };
             if told > 0 {
                 return told;
             }
+            self.left.clear();
         }
-        self.left.clear();
         self.look();
-        let mut found = mem::take(&mut self.found);
-        if found.len() > 1 {
-            found.sort_unstable_by_key(|one| (one.since, one.key));
+        let count = self.found.len().min(most);
+        if self.found.len() > 1 {
+            self.put_in_order(most);
         }
-        for Found { key, events, stamps, .. } in found.iter().take(most) {
-            let Some(interest) = self.busy.get_mut(key) else { continue };
+        for Found { key, events, stamps, .. } in self.found.drain(..) {
+            let Some(interest) = self.busy.get_mut(&key) else { continue };
             self.latest += 1;
-            interest.tell(*stamps, self.latest);
-            tell(*events, interest.data);
+            interest.tell(stamps, self.latest);
+            tell(events, interest.data);
         }
-        self.left.extend(found.iter().skip(most).map(|one| (one.since, one.key)));
-        let count = found.len().min(most);
-        if found.capacity() <= KEPT {
-            found.clear();
-            self.found = found;
+        if self.found.capacity() > KEPT {
+            self.found = Vec::new();
         }
         count
+    }
+
+    /// Sorts what a look found, and sets aside what there is no room for.
+    fn put_in_order(&mut self, most: usize) {
+        self.found.sort_unstable_by_key(|one| (one.since, one.key));
+        let rest = self.found.drain(most.min(self.found.len())..);
+        self.left.extend(rest.map(|one| (one.since, one.key)));
     }
 
     /// Reports what is still ready of what the last look had no room for: nothing else is looked at.
