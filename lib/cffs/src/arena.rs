@@ -14,13 +14,17 @@ use xn::template::{Template, Templates};
 use xn::tree::{Tree, Trees};
 use xn::volume::{Memory, Volume, Workspace};
 
-/// Contents of the cached blocks.
+/// Contents of the cached blocks, and whether they get checksums.
 #[derive(Default)]
-pub struct Pages(pub(crate) Vec<Block>);
+pub struct Pages(pub(crate) Vec<Block>, pub(crate) bool);
 
 impl Frames for Pages {
     fn load(&self, page: usize, offset: usize, into: &mut [u8]) {
         into.copy_from_slice(&self.0[page][offset..offset + into.len()]);
+    }
+
+    fn are_sealed(&self) -> bool {
+        self.1
     }
 
     fn store(&mut self, page: usize, offset: usize, from: &[u8]) {
@@ -74,7 +78,7 @@ impl Arena {
         self.maps.resize(regions, [0; MAP_WORDS]);
         self.directory.clear();
         self.directory.resize(regions, 0);
-        let pages = Pages(vec![[0; BLOCK_SIZE]; self.blocks.len()]);
+        let pages = Pages(vec![[0; BLOCK_SIZE]; self.blocks.len()], true);
         let memory = Memory {
             registry: Registry { blocks: &mut self.blocks, slots: &mut self.slots },
             maps: Maps { pages: &mut self.maps, directory: &mut self.directory },

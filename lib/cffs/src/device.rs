@@ -47,6 +47,19 @@ pub enum Change<'a> {
     Reclaim,
 }
 
+/// A block of data that is written whole.
+#[derive(Clone, Copy, Debug)]
+pub struct Whole<'a> {
+    /// Page and sector of the pointer to it.
+    pub parent: (usize, usize),
+    /// The block, which no page caches.
+    pub block: u64,
+    /// A page that caches nothing.
+    pub page: usize,
+    /// Its content.
+    pub bytes: &'a Block,
+}
+
 /// An array of blocks of 4,096 bytes. Each call returns when its transfer has completed.
 pub trait Device {
     /// Number of blocks.
@@ -83,6 +96,19 @@ pub trait Device {
         Ok(())
     }
 
+    /// Writes blocks of data that no page caches, given in the order of their file. Where it fails, some may have been
+    /// written.
+    fn write_whole(&mut self, blocks: &[Whole<'_>]) -> Result<(), Failed> {
+        let mut blocks: Vec<(u64, &Block)> = blocks.iter().map(|whole| (whole.block, whole.bytes)).collect();
+        blocks.sort_unstable_by_key(|(block, _)| *block);
+        self.write_all(&blocks)
+    }
+
+    /// Whether the device makes the checksums of metadata itself.
+    fn seals(&self) -> bool {
+        false
+    }
+
     /// Carries a change out where the device has an XN of its own, as [`crate::guarded`] has. Any other device
     /// permits everything.
     fn permit(&mut self, _: &Change<'_>) -> xn::error::Result<()> {
@@ -117,6 +143,14 @@ impl<D: Device> Device for &mut D {
 
     fn write_all(&mut self, blocks: &[(u64, &Block)]) -> Result<(), Failed> {
         (**self).write_all(blocks)
+    }
+
+    fn write_whole(&mut self, blocks: &[Whole<'_>]) -> Result<(), Failed> {
+        (**self).write_whole(blocks)
+    }
+
+    fn seals(&self) -> bool {
+        (**self).seals()
     }
 
     fn permit(&mut self, change: &Change<'_>) -> xn::error::Result<()> {

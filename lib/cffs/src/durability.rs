@@ -4,7 +4,7 @@
 //! acknowledged is there after a crash, byte for byte. Any other file is in some state since its last fsync, with zeros
 //! where blocks were not there yet. A renamed file has exactly one of its names.
 
-use crate::device::{Device, MANY};
+use crate::device::{Device, MANY, Whole};
 use crate::edit::Edit;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
@@ -61,6 +61,33 @@ impl<D: Device> FileSystem<'_, D> {
             self.xn.write_done(page, done)?;
         }
         if done { Ok(()) } else { Err(Error::Io) }
+    }
+
+    /// Writes blocks of data that no page caches, unless the search for pages has cached one: that one is stored.
+    pub(crate) fn write_to_device(&mut self, number: Number, blocks: &[Whole<'_>]) -> Result<()> {
+        let (cached, direct): (Vec<Whole<'_>>, Vec<Whole<'_>>) =
+            blocks.iter().partition(|whole| self.xn.find(whole.block).is_some());
+        for whole in cached {
+            let page = self.cached(whole.block).ok_or(Error::Damaged(whole.block))?;
+            self.store(page, 0, whole.bytes)?;
+        }
+        if direct.is_empty() {
+            return Ok(());
+        }
+        self.counts.writes += direct.len() as u64;
+        let done = self.device.write_whole(&direct);
+        self.unflushed = true;
+        for whole in direct {
+            let (parent, sector) = whole.parent;
+            if done.is_ok() {
+                self.xn.leaf_written(parent, whole.block)?;
+            } else {
+                // It is written again, and reported, with what is dirty.
+                let page = self.bind(parent, sector, whole.block, whole.page, number)?;
+                self.store(page, 0, whole.bytes)?;
+            }
+        }
+        Ok(())
     }
 
     /// Submits pages in the order of their blocks; a page that waits for others, if there is one.

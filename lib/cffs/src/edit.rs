@@ -21,9 +21,8 @@ pub(crate) struct Edit {
     declared: Vec<Declared>,
 }
 
-/// Bytes that are compared at once: a word, of which a sector has a whole number.
-const PART: usize = 4;
-const _: () = assert!(CONTENT % PART == 0);
+/// Bytes that are compared at once.
+const PART: usize = 16;
 
 /// A range of changed bytes: index of the sector in the edit, first byte, end.
 type Range = (usize, usize, usize);
@@ -55,10 +54,11 @@ impl Edit {
         let mut ranges: Vec<Range> = Vec::new();
         for (index, (page, sector, new)) in self.sectors.iter().enumerate() {
             let old = &pages[*page][sector * SECTOR_SIZE..sector * SECTOR_SIZE + CONTENT];
-            // Most words of a sector are equal.
-            let words = old.as_chunks::<PART>().0.iter().zip(new.as_chunks::<PART>().0).enumerate();
-            let words = words.filter(|(_, (old, new))| old != new);
-            for at in words.flat_map(|(word, _)| word * PART..(word + 1) * PART).filter(|at| old[*at] != new[*at]) {
+            // Most parts of a sector are equal.
+            let (olds, news) = (old.as_chunks::<PART>().0, new.as_chunks::<PART>().0);
+            let parts = (0..olds.len()).filter(|part| olds[*part] != news[*part]);
+            let parts = parts.map(|part| part * PART..(part + 1) * PART).chain([CONTENT / PART * PART..CONTENT]);
+            for at in parts.flatten().filter(|at| old[*at] != new[*at]) {
                 match ranges.last_mut() {
                     Some((other, _, end)) if *other == index && *end + 2 >= at => *end = at + 1,
                     _ => ranges.push((index, at, at + 1)),

@@ -3,7 +3,7 @@
 //! A file block without pointer is a hole, and a reserved one reads as zeros. Bytes behind the end of a file are zeros
 //! in its last block; an extension makes sure.
 
-use crate::device::{Change, Device, RUN};
+use crate::device::{Change, Device, MANY, RUN, Whole};
 use crate::edit::Edit;
 use crate::error::{Error, Result};
 use crate::file_system::{CALLER, FileSystem};
@@ -13,7 +13,7 @@ use crate::layout::node::inode_place;
 use crate::layout::{BLOCK_BITS, Number, RESERVED_BIT, get, put};
 use crate::template::{DATA, INDIRECT};
 use alloc::vec::Vec;
-use xn::format::BLOCK_SIZE;
+use xn::format::{BLOCK_SIZE, Block};
 use xn::frames::Frames;
 use xn::template::RESERVED;
 use xn::transaction::Action;
@@ -21,6 +21,8 @@ use xn::transaction::Action;
 const BYTES: u64 = BLOCK_SIZE as u64;
 /// Bytes of the largest file.
 pub const MAX_SIZE: u64 = indirect::MAX_BLOCKS * BYTES;
+/// Whole blocks of one write that go straight to the device: fewer wait for others in the cache.
+const FEWEST: usize = 8;
 /// atime is renewed at the latest after a day (relatime).
 const DAY: i64 = 86_400_000_000_000;
 
@@ -157,33 +159,62 @@ impl<D: Device> FileSystem<'_, D> {
         self.bind(slot.page, slot.sector, block, page, number)
     }
 
-    /// Allocates missing blocks of a file from `first` to `end` in one transaction, as far as their pointers share a
-    /// sector and neighbours on the device are free; their pages. One block alone is left to [`Self::page_to_write`].
-    fn allocate_run(&mut self, number: Number, first: u64, end: u64) -> Result<Vec<usize>> {
-        let slot = self.locate(number, first, true)?.ok_or(Error::FileTooLarge)?;
-        if self.pointer(&slot) != 0 || end < first + 2 {
-            return Ok(Vec::new());
-        }
-        let start = self.choose(self.goal(&slot, number)?)?;
-        let (mut edit, mut pages) = (Edit::default(), Vec::new());
+    /// Allocates at most so many missing blocks from a pointer on in one transaction, as far as the pointers share a
+    /// sector and neighbours on the device are free. No page caches them: the caller writes each whole.
+    fn allocate_run(&mut self, number: Number, slot: &Slot, first: u64, most: u64) -> Result<()> {
+        let start = self.choose(self.goal(slot, number)?)?;
+        let (mut edit, mut count) = (Edit::default(), 0);
         let here = if slot.header.is_some() { SECTOR_POINTERS - slot.at as u64 / 8 } else { DIRECT - first };
-        // A small cache has room for some runs.
-        let most = RUN.min(self.cache.owner.len() / 4) as u64;
-        for at in (slot.at..).step_by(8).take((end - first).min(here).min(most) as usize) {
-            let (block, there) = (start + pages.len() as u64, Slot { at, ..slot });
+        for at in (slot.at..).step_by(8).take(most.min(here).min(RUN as u64) as usize) {
+            let (block, there) = (start + count, Slot { at, ..*slot });
             if self.pointer(&there) != 0 || !self.is_free(block)? {
                 break;
             }
-            pages.push(self.free_page()?);
             edit.declare(Action::Allocate, block, DATA);
             self.set_pointer(&mut edit, &there, number, block);
+            count += 1;
         }
-        self.edit_inode(&mut edit, number, |inode| inode.blocks += pages.len() as u64)?;
-        self.commit(&edit)?;
-        for (block, page) in (start..).zip(&pages) {
-            self.bind(slot.page, slot.sector, block, *page, number)?;
+        self.edit_inode(&mut edit, number, |inode| inode.blocks += count)?;
+        self.commit(&edit)
+    }
+
+    /// Writes whole blocks of a file from `first` on straight to the device, all of them in flight together; how many.
+    /// It is none where they are few, or where the first one goes through the cache: such blocks are written with
+    /// others later.
+    fn write_whole(&mut self, number: Number, first: u64, blocks: &[Block]) -> Result<usize> {
+        let most = blocks.len().min(MANY).min(self.cache.owner.len() / 4);
+        if most < FEWEST {
+            return Ok(0);
         }
-        Ok(pages)
+        self.step();
+        // Every block that is allocated gets its content: all pages are there before.
+        let mut pages = Vec::with_capacity(most);
+        for _ in 0..most {
+            let Ok(page) = self.free_page() else { return Ok(0) };
+            pages.push(page);
+        }
+        let (mut whole, mut next): (Vec<Whole<'_>>, Option<Slot>) = (Vec::with_capacity(most), None);
+        for ((index, bytes), page) in (first..).zip(blocks).zip(pages) {
+            // The next pointer of a sector of an indirect block needs no walk.
+            let beside = next.filter(|slot| slot.header.is_some() && slot.at / 8 + 1 < SECTOR_POINTERS as usize);
+            next = match beside {
+                Some(slot) => Some(Slot { at: slot.at + 8, ..slot }),
+                None => self.locate(number, index, true).unwrap_or(None),
+            };
+            let Some(slot) = next else { break };
+            if self.pointer(&slot) == 0 && self.allocate_run(number, &slot, index, first + most as u64 - index).is_err()
+            {
+                break;
+            }
+            let pointer = self.pointer(&slot);
+            let block = pointer & BLOCK_BITS;
+            if pointer & RESERVED_BIT != 0 || self.cached(block).is_some() {
+                break;
+            }
+            whole.push(Whole { parent: (slot.page, slot.sector), block, page, bytes });
+        }
+        self.write_to_device(number, &whole)?;
+        Ok(whole.len())
     }
 
     /// Behind the block before, else near the holder of the pointer.
@@ -262,34 +293,25 @@ impl<D: Device> FileSystem<'_, D> {
         if offset > inode.size && length > 0 {
             self.clear_tail(number, inode.size)?;
         }
-        let end = (offset + length as u64).div_ceil(BYTES);
-        let (mut done, mut verdict, mut ahead) = (0, Ok(()), 0);
-        // Pages of blocks that were just allocated: fresh ones stay in the cache until they are written.
-        let mut fresh = Vec::new().into_iter();
+        let (mut done, mut verdict) = (0, Ok(()));
         while done < length && verdict.is_ok() {
             let (index, within) = ((offset + done as u64) / BYTES, ((offset + done as u64) % BYTES) as usize);
+            let blocks = if within == 0 { bytes[done..length].as_chunks().0 } else { &[] };
+            match self.write_whole(number, index, blocks) {
+                Ok(0) => {}
+                Ok(count) => {
+                    done += count * BLOCK_SIZE;
+                    continue;
+                }
+                Err(error) => {
+                    verdict = Err(error);
+                    break;
+                }
+            }
             let count = (BLOCK_SIZE - within).min(length - done);
             self.step();
-            if index >= ahead {
-                let found = match self.allocate_run(number, index, end) {
-                    // What has no room together may have it block by block.
-                    Err(Error::NoSpace | Error::NoMemory) => Ok(Vec::new()),
-                    other => other,
-                };
-                match found {
-                    Ok(pages) => {
-                        ahead = index + (pages.len() as u64).max(1);
-                        fresh = pages.into_iter();
-                    }
-                    Err(error) => {
-                        verdict = Err(error);
-                        break;
-                    }
-                }
-                self.step();
-            }
-            let page = fresh.next().map_or_else(|| self.page_to_write(number, index), Ok);
-            verdict = page.and_then(|page| self.store(page, within, &bytes[done..done + count]));
+            verdict =
+                self.page_to_write(number, index).and_then(|page| self.store(page, within, &bytes[done..done + count]));
             done += if verdict.is_ok() { count } else { 0 };
         }
         if done == 0 {

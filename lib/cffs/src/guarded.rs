@@ -9,7 +9,7 @@
 //! - the library's XN accepts nothing that the kernel's has refused.
 //! - what the library's XN holds as changed, the kernel's frame holds, or the disk does.
 
-use crate::device::{Change, Device, Failed};
+use crate::device::{Change, Device, Failed, Whole};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -179,10 +179,14 @@ impl<R: Rows> Guarded<R> {
         frames.sort_unstable();
         frames.dedup();
         let mut outcome = self.repeat(&frames, |rows| rows.modify(transaction));
-        // Another environment may have delayed what frees a block.
+        // Another environment may have delayed what frees a block. Or it has written a fresh block that was freed then:
+        // such a block is free once the block above it is written.
         for _ in 0..ROUNDS {
             if !matches!(outcome, Err(Error::NotFree(_))) {
                 break;
+            }
+            for frame in self.dirty_frames() {
+                let _ = self.submit(frame);
             }
             self.rows.flush()?;
             self.reclaim();
@@ -217,19 +221,57 @@ impl<R: Rows> Guarded<R> {
         Err(Error::Busy(0))
     }
 
+    /// Puts a block of data into a frame, bound if no frame has it, and begins to write it.
+    fn begin_whole(&mut self, whole: &Whole<'_>) -> Result<usize> {
+        let frame = match self.written_frame(whole.block) {
+            Some(frame) => frame,
+            None => {
+                self.enter(Some(whole.parent), whole.block, whole.page)?;
+                whole.page
+            }
+        };
+        self.repeat(&[frame], |rows| rows.write(frame, 0, whole.bytes))?;
+        self.submit(frame)?;
+        Ok(frame)
+    }
+
+    /// Records that a page is for a block of a sector of the block in a page, or of the root.
+    fn enter(&mut self, parent: Option<(usize, usize)>, block: u64, page: usize) -> Result<()> {
+        let parent = match parent {
+            Some((above, sector)) => Some((self.place(above)?.block, sector)),
+            None => None,
+        };
+        let before = self.frames.get(&block).copied().filter(|before| *before != page);
+        [Some(page), before].into_iter().flatten().for_each(|page| self.leave(page));
+        *self.places.get_mut(page).ok_or(Error::BadArgument)? = Some(Place { block, parent });
+        self.frames.insert(block, page);
+        Ok(())
+    }
+
+    /// Empties the frame of a page that has another block from now on, or none. One that cannot be emptied now is
+    /// emptied before its next block.
+    fn leave(&mut self, page: usize) {
+        self.forget(page);
+        let _ = self.empty(page);
+    }
+
     /// Before the kernel closes the volume: writes what another environment has left dirty, and frees what is held.
     ///
     /// # Errors
     /// The kernel's, also where a write or a flush fails.
     pub fn finish(&mut self) -> Result<()> {
         for _ in 0..ROUNDS {
-            let dirty: Vec<usize> = (0..self.places.len()).filter(|frame| self.rows.is_dirty(*frame)).collect();
+            let dirty = self.dirty_frames();
             dirty.iter().try_for_each(|frame| self.submit(*frame))?;
             dirty.iter().try_for_each(|frame| self.await_write(*frame))?;
             self.rows.flush()?;
             self.reclaim();
         }
         Ok(())
+    }
+
+    fn dirty_frames(&self) -> Vec<usize> {
+        (0..self.places.len()).filter(|frame| self.rows.is_dirty(*frame)).collect()
     }
 
     /// Waits for the end of a write.
@@ -287,28 +329,36 @@ impl<R: Rows> Device for Guarded<R> {
         submitted.and(ended).map_err(|_| Failed)
     }
 
+    fn write_whole(&mut self, blocks: &[Whole<'_>]) -> core::result::Result<(), Failed> {
+        let (mut frames, mut outcome) = (Vec::with_capacity(blocks.len()), Ok(()));
+        for whole in blocks {
+            match self.begin_whole(whole) {
+                Ok(frame) => frames.push(frame),
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            }
+        }
+        let ended = frames.iter().rev().fold(Ok(()), |ended, frame| ended.and(self.await_write(*frame)));
+        outcome.and(ended).map_err(|_| Failed)
+    }
+
     fn flush(&mut self) -> core::result::Result<(), Failed> {
         self.rows.flush().map_err(|_| Failed)
     }
 
+    fn seals(&self) -> bool {
+        true
+    }
+
     fn permit(&mut self, change: &Change<'_>) -> Result<()> {
         match *change {
-            Change::Bind { parent, block, page } => {
-                let parent = match parent {
-                    Some((above, sector)) => Some((self.place(above)?.block, sector)),
-                    None => None,
-                };
-                self.forget(page);
-                *self.places.get_mut(page).ok_or(Error::BadArgument)? = Some(Place { block, parent });
-                self.frames.insert(block, page);
-                Ok(())
-            }
+            Change::Bind { parent, block, page } => self.enter(parent, block, page),
             Change::Modify(transaction) => self.modify(transaction),
             Change::Store { page, offset, bytes } => self.repeat(&[page], |rows| rows.write(page, offset, bytes)),
-            // A frame that cannot be emptied now is emptied before its next block.
             Change::Release { page } => {
-                self.forget(page);
-                let _ = self.empty(page);
+                self.leave(page);
                 Ok(())
             }
             Change::Reclaim => {

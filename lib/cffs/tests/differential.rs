@@ -127,6 +127,9 @@ impl Pair<'_, '_> {
         let offset = self.random.below(1 << bits).min(LARGEST);
         let length = self.random.below(20_000);
         let length = if self.random.below(3) == 0 { 4_096 } else { length };
+        // Many whole blocks go straight to the device.
+        let (offset, length) =
+            if self.random.below(5) == 0 { (offset & !0xfff, 10 * length) } else { (offset, length) };
         match self.random.below(6) {
             0..=2 => {
                 let byte = 1 + self.random.below(255) as u8;

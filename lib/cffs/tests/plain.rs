@@ -329,3 +329,27 @@ fn the_places_of_blocks_lead_to_what_a_read_gives() {
     });
     check(&device, &mut arena);
 }
+
+#[test]
+fn whole_blocks_go_straight_to_the_device() {
+    let (device, mut arena) = (volume(4_000), Arena::new(128, 256));
+    let mut body: Vec<u8> = (0..100 * 4096 + 10_u32).map(|index| (index / 5) as u8).collect();
+    with(&device, &mut arena, |system| {
+        let number = system.create(system.root(), b"file", &new(FILE | 0o600)).expect("room");
+        assert_eq!(system.write(number, 0, &body), Ok(body.len()));
+        assert_eq!(by_places(system, &device, number, &body), [0, 5, 96], "a few blocks go through the cache");
+        body[30 * 4096..70 * 4096].fill(3);
+        assert_eq!(system.write(number, 30 * 4096, &body[30 * 4096..70 * 4096]), Ok(40 * 4096));
+        assert_eq!(by_places(system, &device, number, &body), [0, 5, 96], "the old blocks have the new bytes");
+        body[50 * 4096] = 4;
+        assert_eq!(system.write(number, 50 * 4096, &[4]), Ok(1));
+        body[40 * 4096..60 * 4096].fill(5);
+        assert_eq!(system.write(number, 40 * 4096, &body[40 * 4096..60 * 4096]), Ok(20 * 4096));
+        assert_eq!(by_places(system, &device, number, &body), [0, 6, 95], "a block in the cache stays there");
+    });
+    with(&device, &mut arena, |system| {
+        let number = system.lookup(system.root(), b"file").expect("it is there");
+        assert_eq!(by_places(system, &device, number, &body), [0, 0, 101], "after a mount all is on the device");
+    });
+    check(&device, &mut arena);
+}

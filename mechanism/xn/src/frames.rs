@@ -8,6 +8,10 @@ pub trait Frames {
     fn load(&self, page: usize, offset: usize, into: &mut [u8]);
     /// Copies bytes into a page.
     fn store(&mut self, page: usize, offset: usize, from: &[u8]);
+    /// Whether what is written needs checksums. Pages of a library whose device has an XN of its own need none.
+    fn are_sealed(&self) -> bool {
+        true
+    }
     /// CRC32C of `bytes`, continued from `crc`. A machine whose CPU has an instruction for it puts its own here.
     fn crc32c(crc: u32, bytes: &[u8]) -> u32 {
         crate::checksum::crc32c(crc, bytes)

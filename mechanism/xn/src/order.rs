@@ -34,7 +34,7 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         if ready.is_err() && !self.may_write_unready(&info) {
             return ready.map(|()| block);
         }
-        if self.memory.templates.is_metadata(info.template) {
+        if self.memory.templates.is_metadata(info.template) && self.frames.are_sealed() {
             self.seal_page(page, &info);
         }
         let entry = self.entry(page);
@@ -114,6 +114,21 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         if info.is(READY) && self.memory.maps.get(info.block()) == Ok(Use::Fresh) {
             self.memory.maps.set(info.block(), Use::Used);
             self.child_is_good(info.parent_block(), durable_at);
+        }
+        Ok(())
+    }
+
+    /// A leaf that no page caches was written whole. A library that has its content elsewhere reports that to its own
+    /// volume.
+    pub fn leaf_written(&mut self, parent: usize, block: u64) -> Result<()> {
+        let owner = self.info(parent)?.block();
+        if self.find(block).is_some() {
+            return Err(Error::InUse(block));
+        }
+        self.sequence += 1;
+        if self.memory.maps.get(block) == Ok(Use::Fresh) {
+            self.memory.maps.set(block, Use::Used);
+            self.child_is_good(owner, self.flushes_started + 1);
         }
         Ok(())
     }

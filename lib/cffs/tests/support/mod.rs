@@ -5,7 +5,7 @@ pub mod kernel;
 pub mod model;
 
 use cffs::arena::Arena;
-use cffs::device::{Change, Device, Failed};
+use cffs::device::{Change, Device, Failed, Whole};
 use cffs::examine::examine;
 use cffs::file_system::FileSystem;
 use cffs::guarded::Guarded;
@@ -133,6 +133,17 @@ impl Device for Memory {
         assert!(block < self.blocks);
         self.cells.borrow_mut().insert(block, Box::new(*bytes));
         Ok(())
+    }
+
+    fn write_whole(&mut self, blocks: &[Whole<'_>]) -> Result<(), Failed> {
+        match &self.guard {
+            Some(guard) => guard.borrow_mut().write_whole(blocks),
+            None => blocks.iter().try_for_each(|whole| self.write(whole.block, whole.bytes)),
+        }
+    }
+
+    fn seals(&self) -> bool {
+        self.guard.is_some()
     }
 
     fn permit(&mut self, change: &Change<'_>) -> xn::error::Result<()> {

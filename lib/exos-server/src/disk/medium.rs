@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use cffs::arena::{Arena, MIN_PAGES};
-use cffs::device::{Change, Device, Failed};
+use cffs::device::{Change, Device, Failed, Whole};
 use cffs::error::Error;
 use cffs::file_system::FileSystem;
 use cffs::guarded::Guarded;
@@ -107,6 +107,14 @@ impl Device for Medium {
 
     fn write_all(&mut self, blocks: &[(u64, &Block)]) -> Result<(), Failed> {
         self.device().write_all(blocks)
+    }
+
+    fn write_whole(&mut self, blocks: &[Whole<'_>]) -> Result<(), Failed> {
+        self.device().write_whole(blocks)
+    }
+
+    fn seals(&self) -> bool {
+        matches!(self, Self::Kernel(_))
     }
 
     fn permit(&mut self, change: &Change<'_>) -> xn::error::Result<()> {

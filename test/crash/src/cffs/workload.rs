@@ -99,7 +99,8 @@ impl Operation {
         let (one, two) = (path(), path());
         let offsets = [0, 100, 4_096, 5_000, 12_000, 20_000, 60_000, 2_100_000];
         let at = offsets[random.below(offsets.len())];
-        let length = 1 + random.below(9_000);
+        // The longest ones have blocks that C-FFS writes without a page of its cache.
+        let length = if random.below(6) == 0 { 40_000 + random.below(9_000) } else { 1 + random.below(9_000) };
         match random.below(24) {
             0..=2 => Self::Create(one),
             3 | 4 => Self::Mkdir(one),
