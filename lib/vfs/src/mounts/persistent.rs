@@ -64,72 +64,74 @@ pub enum Change {
 /// Where the disk has a name: its directory, and the place there.
 type Place = (NodeId, u64);
 
-/// Changes that commute, but for those of one place: no node has a name in two places, none is changed in and renamed.
+/// What changes that commute have changed, but for those of one place: no node has a name in two places, and none is a
+/// directory in which and of which names change.
 #[derive(Debug, Default)]
 struct Batch {
-    changes: Vec<(Place, Change)>,
     places: BTreeMap<NodeId, Place>,
     directories: BTreeSet<NodeId>,
 }
 
 impl Batch {
-    fn admits(&self, id: NodeId, place: Place) -> bool {
+    /// Adds a change, if it commutes with those that are there.
+    fn admits(&mut self, (id, place): (NodeId, Place)) -> bool {
         let is_elsewhere = self.places.get(&id).is_some_and(|known| *known != place);
-        !is_elsewhere && !self.directories.contains(&id) && !self.places.contains_key(&place.0)
-    }
-
-    fn add(&mut self, id: NodeId, place: Place, change: Change) {
-        self.changes.push((place, change));
+        if is_elsewhere || self.directories.contains(&id) || self.places.contains_key(&place.0) {
+            return false;
+        }
         self.places.insert(id, place);
         self.directories.insert(place.0);
-    }
-
-    /// Appends the changes by place. A new name that is removed at once is left out where the disk has not its node.
-    fn end(&mut self, ordered: &mut Vec<Change>, is_on_disk: &impl Fn(NodeId) -> bool) {
-        let mut batch = core::mem::take(self);
-        batch.changes.sort_by_key(|(place, _)| *place);
-        for (_, change) in batch.changes {
-            let is_undone = match (ordered.last(), &change) {
-                (Some(Change::Name(there, made, id, _)), Change::Remove(directory, name, gone, _, true)) => {
-                    (there, made, id) == (directory, name, gone) && !is_on_disk(*id)
-                }
-                _ => false,
-            };
-            if is_undone {
-                ordered.pop();
-            } else {
-                ordered.push(change);
-            }
-        }
+        true
     }
 }
 
-/// Puts changes of names into an order of the same outcome in which the disk reads and writes each part of a directory
-/// once, also where several programs change directories in turn. `place` gives the place of a name in its directory.
+/// Puts changes of names into an order of the same outcome, in which the disk reads and writes each part of a directory
+/// once. Programs may have changed several directories in turn. `place` gives the place of a name in its directory. A
+/// new name that is removed at once is left out where the disk has not its node.
 pub fn order_by_place(
-    log: Vec<Change>,
+    mut log: Vec<Change>,
     place: impl Fn(&[u8]) -> u64,
     is_on_disk: impl Fn(NodeId) -> bool,
 ) -> Vec<Change> {
-    let mut ordered = Vec::with_capacity(log.len());
-    let mut batch = Batch::default();
-    for change in log {
-        let part = match &change {
-            Change::Name(directory, name, id, _) | Change::Remove(directory, name, id, ..) => {
-                Some((*id, (*directory, place(name))))
-            }
-            Change::Rename(..) => None,
-        };
-        if part.is_none_or(|(id, place)| !batch.admits(id, place)) {
-            batch.end(&mut ordered, &is_on_disk);
+    let part = |change: &Change| match change {
+        Change::Name(directory, name, id, _) | Change::Remove(directory, name, id, ..) => {
+            Some((*id, (*directory, place(name))))
         }
-        match part {
-            Some((id, place)) => batch.add(id, place, change),
-            None => ordered.push(change),
+        Change::Rename(..) => None,
+    };
+    let (mut batch, mut first) = (Batch::default(), 0);
+    for at in 0..=log.len() {
+        let next = log.get(at).and_then(part);
+        if next.is_some_and(|next| batch.admits(next)) {
+            continue;
+        }
+        log[first..at].sort_by_cached_key(|change| part(change).map(|(_, place)| place));
+        (batch, first) = (Batch::default(), at);
+        if let Some(next) = next {
+            batch.admits(next);
         }
     }
-    batch.end(&mut ordered, &is_on_disk);
-    ordered
+    let mut kept = 0;
+    for at in 0..log.len() {
+        if kept > 0 && is_undone(&log[kept - 1], &log[at], &is_on_disk) {
+            kept -= 1;
+        } else {
+            log.swap(kept, at);
+            kept += 1;
+        }
+    }
+    log.truncate(kept);
+    log
+}
+
+/// Whether a change ends what the one before began, so that the disk needs neither.
+fn is_undone(before: &Change, change: &Change, is_on_disk: &impl Fn(NodeId) -> bool) -> bool {
+    match (before, change) {
+        (Change::Name(there, made, id, _), Change::Remove(directory, name, gone, _, true)) => {
+            (there, made, id) == (directory, name, gone) && !is_on_disk(*id)
+        }
+        _ => false,
+    }
 }
 
 /// What of a node differs from the disk.
