@@ -64,8 +64,8 @@ pub enum Change {
 /// Where the disk has a name: its directory, and the place there.
 type Place = (NodeId, u64);
 
-/// What changes that commute have changed, but for those of one place: no node has a name in two places, and none is a
-/// directory in which and of which names change.
+/// What changes that commute have changed, in which only those of one place keep their order. No node has a name in two
+/// places, and names change either in a node or of it.
 #[derive(Debug, Default)]
 struct Batch {
     places: BTreeMap<NodeId, Place>,
