@@ -5,8 +5,8 @@
 //!
 //! A thread that donates the rest of a slice to it lends it the donor's CPU for that while, whichever that is.
 //!
-//! Invariant: a thread has a position on some CPU, and loses one only while the process's attributes are locked. So two
-//! threads that move the same one cannot each free the position that the other leaves to it.
+//! Invariant: a thread has a position on some CPU, and loses one only while the process's attributes are locked. Which
+//! one it loses is read under that lock, too: a position that was read before may be another thread's by now.
 
 use crate::hw::current::{is_adopted, process, thread};
 use crate::{budget, process_table, wait};
@@ -113,22 +113,24 @@ pub fn wait<T>(action: impl FnOnce() -> T) -> T {
 
 #[cold]
 fn spread() {
-    let here = time_slice::position();
-    // A thread that runs in a donated slice checks this when it has its own.
-    if here.owner() == area::number()
-        && load(here.cpu).0 > 1
-        && let Some(there) = take_easier(here)
-    {
+    if let Some(there) = take_easier() {
         come_to(1 << there.cpu);
     }
 }
 
 /// Moves the running thread's position to a CPU that it may run on and that stays less loaded even with this thread, if
 /// there is one.
-fn take_easier(here: Position) -> Option<Position> {
+///
+/// The thread may have waited for the lock, and moved at the end of a slice meanwhile: its position is read after that.
+/// The old one may be another thread's by then.
+fn take_easier() -> Option<Position> {
     let attributes = process().attributes.lock();
-    let (own, cpus) = (area::number(), exposed::kernel().cpus.load(Relaxed));
+    let (own, cpus, here) = (area::number(), exposed::kernel().cpus.load(Relaxed), time_slice::position());
     let before = load(here.cpu).0;
+    // A thread that runs in a donated slice looks for another CPU when it has its own.
+    if here.owner() != own || before <= 1 {
+        return None;
+    }
     let may = |cpu: &u64| *cpu != here.cpu && allowed(&attributes) >> cpu & 1 != 0;
     // Those who look at the same time begin at different CPUs.
     let all = (0..cpus).map(|next| (own.0 + next) % cpus).filter(may);
