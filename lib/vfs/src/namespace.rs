@@ -118,6 +118,8 @@ pub struct FileTree<S> {
     /// What nodes are called that have no name and are held: the last one that they had, or what stands for one.
     pub(crate) former_names: BTreeMap<NodeId, Vec<u8>>,
     pub(crate) nodes: NumberMap<Inode>,
+    /// How many of them lie in each volume: `statfs` does not count them.
+    pub(crate) node_counts: BTreeMap<VolumeId, u64>,
     /// Volumes that a disk keeps.
     pub backings: BTreeMap<VolumeId, Backing>,
     /// The page on a disk that the last operation lacked.
@@ -170,6 +172,7 @@ impl<S: PageStorage> FileTree<S> {
             former_names: BTreeMap::new(),
             watches: Watches::default(),
             nodes,
+            node_counts: BTreeMap::from([(ROOT_VOLUME, 1)]),
             backings: BTreeMap::new(),
             missing: None,
             wants_room: false,
@@ -294,6 +297,7 @@ impl<S: PageStorage> FileTree<S> {
             body,
         };
         self.next += 1;
+        *self.node_counts.entry(node.volume).or_default() += 1;
         self.nodes.insert(id, node);
         Ok(id)
     }
@@ -737,6 +741,7 @@ impl<S: PageStorage> FileTree<S> {
             && let Some(Inode { body, volume, attributes, .. }) = self.nodes.remove(&id)
         {
             self.former_names.remove(&id);
+            self.count_one_less(volume);
             self.give_pages(volume, attributes.pages);
             if let Body::Pages(pages) = body {
                 self.give_pages(volume, pages.from(0).map(|(_, page)| page));

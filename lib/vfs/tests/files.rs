@@ -673,3 +673,30 @@ fn extended_attributes_are_changed_by_who_may_write_and_trusted_ones_by_user_0()
     .expect("mode");
     assert_eq!(tree.attribute(file, other, b"user.a"), Err(Errno::EACCES));
 }
+
+/// `statfs` says how many nodes a volume has, without a look at each.
+#[test]
+fn nodes_are_counted_by_volume() {
+    let mut tree = tree(64);
+    let nodes = |tree: &FileTree<HostStore>, at| tree.space(at, 64, 64).map(|[_, _, nodes]| nodes);
+    let before = nodes(&tree, ROOT).expect("the root has a volume");
+    let folder = tree.create(ROOT, b"m", fresh(FOLDER, b"")).expect("m");
+    let held = tree.create(ROOT, b"held", fresh(FILE, b"")).expect("held");
+    tree.link(held, ROOT, b"twice").expect("twice");
+    assert_eq!(nodes(&tree, ROOT), Ok(before + 2));
+    tree.hold(held, true).expect("it is there");
+    tree.remove(ROOT, b"held", false).expect("held");
+    tree.remove(ROOT, b"twice", false).expect("twice");
+    assert_eq!(nodes(&tree, ROOT), Ok(before + 2), "a file without a name is a node");
+    tree.hold(held, false).expect("it is held");
+    assert_eq!(nodes(&tree, ROOT), Ok(before + 1));
+    let request = Request { kind: b"tmpfs", source: b"none", data: b"", flags: 0, memory: 1 << 20 };
+    tree.mount(Location::first(folder), request, ROOT_USER).expect("a mount");
+    let at = tree.resolve(walk(true), b"/m").expect("the mount");
+    assert_eq!(nodes(&tree, at.node), Ok(1));
+    tree.create(at.node, b"f", fresh(FILE, b"")).expect("f");
+    assert_eq!((nodes(&tree, at.node), nodes(&tree, ROOT)), (Ok(2), Ok(before + 1)));
+    tree.unmount(at, 0).expect("nothing holds it");
+    tree.remove(ROOT, b"m", true).expect("m");
+    assert_eq!(nodes(&tree, ROOT), Ok(before));
+}

@@ -351,8 +351,9 @@ impl<S: PageStorage> FileTree<S> {
     /// A directory above which there is none.
     pub(crate) fn create_volume_root(&mut self, volume: VolumeId, fresh: Fresh<'_>) -> Result<NodeId> {
         let id = self.create_unnamed(ROOT, fresh, false)?;
+        self.move_to_volume(id, volume)?;
         let node = self.node_mut(id)?;
-        (node.links, node.volume, node.named_in) = (2, volume, id);
+        (node.links, node.named_in) = (2, id);
         if let Body::Directory { parent, .. } = &mut node.body {
             *parent = id;
         }

@@ -465,7 +465,7 @@ impl<S: PageStorage> FileTree<S> {
                 Err(error) => return Err(error),
             }
         }
-        self.node_mut(ROOT)?.volume = volume;
+        self.move_to_volume(ROOT, volume)?;
         let mount = self.mounts.get_mut(FIRST)?;
         (mount.kind, mount.source, mount.flags) = (Kind::Disk, source.into(), linux::MS_RELATIME);
         Ok(())

@@ -149,7 +149,7 @@ impl<S: PageStorage> FileTree<S> {
     pub fn space(&self, id: NodeId, capacity: u64, room: u64) -> Result<[u64; 3]> {
         let number = self.node(id)?.volume;
         let volume = self.volumes.get(&number).ok_or(Errno::EIO)?;
-        let nodes = self.nodes.values().filter(|node| node.volume == number).count() as u64;
+        let nodes = self.node_counts.get(&number).copied().unwrap_or(0);
         if let Some(backing) = self.backings.get(&number) {
             return Ok([backing.blocks, backing.free, nodes]);
         }
@@ -157,6 +157,21 @@ impl<S: PageStorage> FileTree<S> {
             u64::MAX => [capacity, room, nodes],
             most => [most, most.saturating_sub(volume.pages).min(room), nodes],
         })
+    }
+
+    /// Has a node lie in another volume.
+    pub(crate) fn move_to_volume(&mut self, id: NodeId, volume: VolumeId) -> Result<()> {
+        let before = core::mem::replace(&mut self.node_mut(id)?.volume, volume);
+        self.count_one_less(before);
+        *self.node_counts.entry(volume).or_default() += 1;
+        Ok(())
+    }
+
+    pub(crate) fn count_one_less(&mut self, volume: VolumeId) {
+        match self.node_counts.get_mut(&volume) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => _ = self.node_counts.remove(&volume),
+        }
     }
 
     /// Ends a volume that is mounted nowhere any more: all its names and nodes go.
