@@ -14,21 +14,25 @@ use xn::template::{Template, Templates};
 use xn::tree::{Tree, Trees};
 use xn::volume::{Memory, Volume, Workspace};
 
-/// Contents of the cached blocks, and whether they get checksums.
+/// Contents of the cached blocks.
 #[derive(Default)]
-pub struct Pages(pub(crate) Vec<Block>, pub(crate) bool);
+pub struct Pages {
+    pub(crate) blocks: Vec<Block>,
+    /// Whether they get checksums before they are written: see `Device::seals`.
+    pub(crate) sealed: bool,
+}
 
 impl Frames for Pages {
     fn load(&self, page: usize, offset: usize, into: &mut [u8]) {
-        into.copy_from_slice(&self.0[page][offset..offset + into.len()]);
+        into.copy_from_slice(&self.blocks[page][offset..offset + into.len()]);
     }
 
     fn are_sealed(&self) -> bool {
-        self.1
+        self.sealed
     }
 
     fn store(&mut self, page: usize, offset: usize, from: &[u8]) {
-        self.0[page][offset..offset + from.len()].copy_from_slice(from);
+        self.blocks[page][offset..offset + from.len()].copy_from_slice(from);
     }
 }
 
@@ -78,7 +82,7 @@ impl Arena {
         self.maps.resize(regions, [0; MAP_WORDS]);
         self.directory.clear();
         self.directory.resize(regions, 0);
-        let pages = Pages(vec![[0; BLOCK_SIZE]; self.blocks.len()], true);
+        let pages = Pages { blocks: vec![[0; BLOCK_SIZE]; self.blocks.len()], sealed: true };
         let memory = Memory {
             registry: Registry { blocks: &mut self.blocks, slots: &mut self.slots },
             maps: Maps { pages: &mut self.maps, directory: &mut self.directory },

@@ -54,7 +54,8 @@ impl<D: Device> FileSystem<'_, D> {
             return Ok(());
         }
         self.counts.writes += batch.len() as u64;
-        let blocks: Vec<(u64, &Block)> = batch.iter().map(|(block, page)| (*block, &self.xn.frames.0[*page])).collect();
+        let blocks: Vec<(u64, &Block)> =
+            batch.iter().map(|(block, page)| (*block, &self.xn.frames.blocks[*page])).collect();
         let done = self.device.write_all(&blocks).is_ok();
         self.unflushed = true;
         for (_, page) in batch.drain(..) {

@@ -135,7 +135,7 @@ impl<D: Device> FileSystem<'_, D> {
     }
 
     fn try_commit(&mut self, edit: &Edit) -> Result<()> {
-        let ranges = edit.ranges(&self.xn.frames.0);
+        let ranges = edit.ranges(&self.xn.frames.blocks);
         if ranges.is_empty() {
             return Ok(());
         }

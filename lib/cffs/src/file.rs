@@ -336,7 +336,7 @@ impl<D: Device> FileSystem<'_, D> {
             return Ok(());
         }
         let Some(page) = self.data_page(number, size / BYTES)? else { return Ok(()) };
-        let stale = self.xn.frames.0[page][within..].iter().any(|byte| *byte != 0);
+        let stale = self.xn.frames.blocks[page][within..].iter().any(|byte| *byte != 0);
         if stale {
             self.store(page, within, &[0; BLOCK_SIZE][within..])?;
             self.write_page(page)?;

@@ -112,7 +112,7 @@ impl<D: Device> FileSystem<'_, D> {
     /// The content of one sector of a page.
     pub(crate) fn sector(&self, page: usize, sector: usize) -> &Content {
         let start = sector * SECTOR_SIZE;
-        self.xn.frames.0[page][start..start + CONTENT].first_chunk().expect("a sector has its content")
+        self.xn.frames.blocks[page][start..start + CONTENT].first_chunk().expect("a sector has its content")
     }
 
     /// Page, sector and slot of a living inode.

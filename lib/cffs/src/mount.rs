@@ -85,7 +85,7 @@ impl Arena {
         superblock: Superblock,
     ) -> Result<Volume<'_, Pages, Native>> {
         let mut xn = self.volume(superblock)?;
-        xn.frames.1 = !device.seals();
+        xn.frames.sealed = !device.seals();
         for slot in 0..template::COUNT as u8 {
             xn.memory.templates.load(slot, template::record(slot), &Native)?;
         }

@@ -277,7 +277,7 @@ impl<D: Device> FileSystem<'_, D> {
             return Ok(bytes[inode::POINTERS..inode::POINTERS + length].to_vec());
         }
         let page = self.child_page(page, sector, inode.pointers[0] & BLOCK_BITS, number)?;
-        Ok(self.xn.frames.0[page].get(..length).ok_or(Error::Damaged(number >> 5))?.to_vec())
+        Ok(self.xn.frames.blocks[page].get(..length).ok_or(Error::Damaged(number >> 5))?.to_vec())
     }
 
     /// Clears an inode's slot in an edit, with its blocks, if they all hang directly from it and it lies in a sector

@@ -26,21 +26,10 @@ fn a_tree_is_written_children_first_and_found_again() {
     let declared = [Declared { action: Action::Allocate, first: 301, count: 1, template: LIST }];
     assert_eq!(xn.modify(&caller, &Transaction { shown: &[1], changes: &changes, declared: &declared }), Ok(()));
     assert_eq!(xn.bind(&caller, 1, 0, 301, 2), Ok(Bound::Zeroed));
-    for page in [2, 1] {
-        let block = xn.submit(page).expect("its children are good");
-        disk.write(block, &xn.frames.0.borrow()[page]);
-        xn.write_done(page, true).expect("in transit");
-        let number = xn.flush_start();
-        disk.flush();
-        xn.flush_done(number, true);
-    }
+    write_durably(&mut xn, &mut disk, 2);
+    write_durably(&mut xn, &mut disk, 1);
     assert_eq!(xn.root_set(0, [1; 48], tree), Ok(()));
-    let block = xn.submit(0).expect("the catalogue is dirty");
-    disk.write(block, &xn.frames.0.borrow()[0]);
-    xn.write_done(0, true).expect("in transit");
-    let number = xn.flush_start();
-    disk.flush();
-    xn.flush_done(number, true);
+    write_durably(&mut xn, &mut disk, 0);
     drive(&mut xn, &mut disk, true).expect("nothing is dirty");
     let xn = Arena::mount(&mut arena, &disk.current).expect("clean");
     assert_eq!(owned(&xn), [300, 301]);
@@ -48,7 +37,7 @@ fn a_tree_is_written_children_first_and_found_again() {
 
 /// Writes a page and makes it durable.
 fn write_durably(xn: &mut Xn<'_>, disk: &mut Disk, page: usize) {
-    let block = xn.submit(page).expect("its children are good");
+    let block = xn.submit(page).expect("it is dirty, and its children are good");
     disk.write(block, &xn.frames.0.borrow()[page]);
     xn.write_done(page, true).expect("in transit");
     let number = xn.flush_start();
