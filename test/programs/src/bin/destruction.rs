@@ -182,9 +182,10 @@ impl Script {
                 .map(drop),
             13 => Builder::new().and_then(Builder::create).map(|child| self.child = Some(child)),
             14 => self.with_child(|child| child.give(Resource::Slice, 1)),
-            15 => self.with_child(|child| child.run(0, time_slice::ANY_POSITION).map(drop)),
-            16 => self
+            15 => self
                 .with_child(|child| syscall::revocation_request(KEY, child.number, Resource::Page as u64, 1, u64::MAX)),
+            // It dies at its first instruction, perhaps before the next step.
+            16 => self.with_child(|child| child.run(0, time_slice::ANY_POSITION).map(drop)),
             17 => self.with_child(|child| match syscall::environment_destroy(KEY, child.number) {
                 Err(Failure { error: Error::Again, .. }) => Ok(()),
                 done => done,
