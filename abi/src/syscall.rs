@@ -216,10 +216,11 @@ macro_rules! for_each_syscall {
                 errors [NoSuchKey, NotPermitted, BadArgument, BadAddress, NotFree, OverBudget, Exhausted, Busy,
                     InUse, Absent, TooMany, Unready, Damaged, Failed];
             /// Writes a cached block to the disk. Only the order of writes is checked: `Unready` names a block
-            /// to write first, or a flush.
+            /// to write first, or a flush. `Again`: some checksums of its sectors are made, the same call
+            /// continues. That happens on a CPU without the instruction for them.
             46 block_submit(key: KeyIndex, frame: u64) -> (),
                 right "any",
-                errors [NoSuchKey, NotPermitted, BadArgument, Exhausted, Busy, Absent, Unready, Damaged, Failed];
+                errors [NoSuchKey, NotPermitted, BadArgument, Exhausted, Again, Busy, Absent, Unready, Damaged, Failed];
             /// Empties a frame whose block is clean, durable, and has no children in frames.
             47 block_release(key: KeyIndex, frame: u64) -> (),
                 right "any",
