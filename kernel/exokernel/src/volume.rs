@@ -11,7 +11,7 @@ use crate::device;
 use crate::kernel::{Kernel, Outcome, copied, refuse};
 use crate::key::permit;
 use crate::program::Stage;
-use crate::storage::{Frames, Staging, Storage, WORK_FLUSH, failure};
+use crate::storage::{Frames, SECTORS_A_CALL, Staging, Storage, WORK_FLUSH, failure};
 use abi::capability::Rights;
 use abi::device::operation::{FLUSH, READ, WRITE};
 use abi::device::{feature, kind};
@@ -111,8 +111,6 @@ impl Kernel {
     }
 }
 
-/// Sectors whose checksums one call takes: the CPU may have no instruction for them.
-const SECTORS_A_CALL: usize = SECTORS / 2;
 const AGAIN: Failure = Error::Again.about(0);
 const FRAME_OF_CATALOGUE: usize = 0;
 

@@ -18,7 +18,7 @@ use crate::volume::{Phase, Volume};
 
 impl<F: Frames, P: Programs> Volume<'_, F, P> {
     /// Permits the write of a page to its block and seals it. The caller transfers the page and reports with
-    /// [`Volume::write_done`]. Any caller may submit any dirty block.
+    /// [`Volume::write_done`]. Any caller may submit any dirty block. `Again` where sectors are left to seal.
     pub fn submit(&mut self, page: usize) -> Result<u64> {
         self.check_open()?;
         let info = self.info(page)?;
@@ -35,7 +35,7 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
             return ready.map(|()| block);
         }
         if self.memory.templates.is_metadata(info.template) && self.frames.are_sealed() {
-            self.seal_page(page, &info);
+            self.seal_page(page, &info)?;
         }
         let entry = self.entry(page);
         entry.state |= OUT;
@@ -80,15 +80,18 @@ impl<F: Frames, P: Programs> Volume<'_, F, P> {
         info.block()
     }
 
-    /// Writes the checksums of the sectors that changed since they were sealed or read.
-    fn seal_page(&mut self, page: usize, info: &BlockInfo) {
+    /// Writes the checksums of the sectors that changed since they were sealed or read, as many as one entry may.
+    fn seal_page(&mut self, page: usize, info: &BlockInfo) -> Result<()> {
         self.memo.forget(page);
         let mut content = [0; CONTENT];
-        for sector in (0..SECTORS).filter(|sector| info.is(1 << (UNSEALED_SHIFT + *sector as u32))) {
+        let mut unsealed = (0..SECTORS).filter(|sector| info.is(1 << (UNSEALED_SHIFT + *sector as u32)));
+        for sector in unsealed.by_ref().take(F::sectors_at_once()) {
             self.frames.load(page, sector * SECTOR_SIZE, &mut content);
             let sum = of_sector(F::crc32c, &self.superblock.volume, info.block(), sector, &content);
             self.frames.store(page, sector * SECTOR_SIZE + CONTENT, &sum.to_le_bytes());
+            self.entry(page).state &= !(1 << (UNSEALED_SHIFT + sector as u32));
         }
+        unsealed.next().map_or(Ok(()), |_| Err(Error::Again(info.block())))
     }
 
     /// A write completed. If it failed, the page stays dirty.

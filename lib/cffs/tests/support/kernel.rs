@@ -28,6 +28,10 @@ impl Frames for Cells {
     fn store(&mut self, page: usize, offset: usize, from: &[u8]) {
         self.0[page][offset..offset + from.len()].copy_from_slice(from);
     }
+
+    fn sectors_at_once() -> usize {
+        3
+    }
 }
 
 /// The kernel. Its tables are never freed: a test has few of them.
@@ -111,7 +115,7 @@ impl Kernel {
         let Some(random) = self.hostile.as_mut() else { return };
         let (what, frame) = (random.below(12), random.below(frames) as usize);
         let done = match what {
-            0..3 => self.write(frame).is_ok(),
+            0..3 => self.write_part(frame).is_ok(),
             3..9 => self.xn.release(frame).is_ok(),
             9 => self.sync().is_ok(),
             10 => self.xn.reclaim(0).is_ok(),
@@ -121,6 +125,16 @@ impl Kernel {
     }
 
     fn write(&mut self, frame: usize) -> Result<()> {
+        loop {
+            match self.write_part(frame) {
+                Err(Error::Again(_)) => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Writes a frame, or seals some of its sectors.
+    fn write_part(&mut self, frame: usize) -> Result<()> {
         let block = self.xn.submit(frame)?;
         let done = self.disk.write(block, &self.xn.frames.0[frame]).is_ok();
         self.xn.write_done(frame, done)

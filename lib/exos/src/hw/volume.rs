@@ -163,6 +163,7 @@ pub fn submit(frame: usize) -> XnResult<()> {
     loop {
         match syscall::block_submit(DISK_KEY, frame as u64) {
             Err(Failure { error: Error::Exhausted, .. }) => pause(&mut pauses),
+            Err(Failure { error: Error::Again, .. }) => {}
             outcome => return outcome.map_err(told),
         }
     }

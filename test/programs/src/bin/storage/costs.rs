@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Acquire;
-use runtime::{Error, UserAddress, channel, clock, exposed, syscall};
+use runtime::{Error, Failure, UserAddress, channel, clock, exposed, syscall};
 use test_programs::{Outcome, World, check, granted, refused};
 use xn::format::SECTOR_SIZE;
 
@@ -127,6 +127,7 @@ fn rows_of_data(count: u64) -> Outcome {
         check!((first..(first + 17).min(data.end)).all(settled), "a block does not come to an end");
     }
     flush()?;
+    fresh_metadata()?;
     let release = |frame| row(number::block_release, [KEY.0, frame, 0, 0, 0]);
     measure("block_release", &data.clone().map(release).collect::<Vec<_>>())?;
     for first in data.clone().step_by(17) {
@@ -135,6 +136,24 @@ fn rows_of_data(count: u64) -> Outcome {
         check!((first..(first + 17).min(data.end)).all(settled), "a block does not come to an end");
     }
     measure("block_release", &data.map(release).collect::<Vec<_>>())
+}
+
+/// Writes the block of metadata, whose eight checksums are all to be made.
+fn fresh_metadata() -> Outcome {
+    let (mut dearest, mut calls) = (0, 0);
+    loop {
+        let before = clock::ticks();
+        let outcome = syscall::block_submit(KEY, 1);
+        dearest = dearest.max(clock::ticks() - before);
+        calls += 1;
+        match outcome {
+            Err(Failure { error: Error::Again, .. }) => {}
+            outcome => break granted!(outcome),
+        }
+    }
+    channel::measurement(&format!("block_submit of metadata, the dearest of {calls}"), dearest, "instructions");
+    check!(settled(1), "the block does not come to an end");
+    flush()
 }
 
 pub fn fault_153_rows_of_storage_64_to_a_batch(_: &World) -> Outcome {

@@ -26,7 +26,7 @@ use program::{DATA, DIRECTORY, ENDLESS, FIRST_ENTRY, GREEDY, OUTSIDE, OWNER};
 use runtime::{Error, KeyIndex, UserAddress, channel, exposed, key, syscall};
 use test_programs::{Outcome, World, check, granted, guest, refused};
 use volume::{
-    KEY, SECRET, WORST, add, flush, info, modify, on_a_volume, once, open, persist, person, read, run, settled,
+    KEY, SECRET, WORST, add, flush, info, modify, on_a_volume, once, open, persist, person, read, run, settled, submit,
     transaction, tree, visit, write,
 };
 use xn::format::BLOCK_SIZE;
@@ -185,7 +185,7 @@ fn fault_64_a_parent_waits_for_its_children_in_the_kernel(_: &World) -> Outcome 
         let refusal = syscall::block_submit(KEY, 1).map_err(|failure| (failure.error, failure.detail));
         check!(refusal == Err((Error::Unready, 301)), "the parent first gave {refusal:?}");
         granted!(syscall::block_bind(alice, 1, 0, 301, 2));
-        granted!(syscall::block_submit(KEY, 2));
+        granted!(submit(2));
         check!(settled(2), "the child does not come to an end");
         let refusal = syscall::block_submit(KEY, 1).map_err(|failure| (failure.error, failure.detail & FLUSH));
         check!(refusal == Err((Error::Unready, FLUSH)), "the parent before the flush gave {refusal:?}");

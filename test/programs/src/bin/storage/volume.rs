@@ -254,9 +254,19 @@ pub fn write(key: KeyIndex, frame: u64, bytes: &[u8]) -> Result<(), Failure> {
     unsafe { syscall::block_write(key, frame, 0, UserAddress(bytes.as_ptr() as u64), bytes.len() as u64) }
 }
 
+/// Begins to write a block to the disk, in as many calls as the kernel wants.
+pub fn submit(frame: u64) -> Result<(), Failure> {
+    loop {
+        match syscall::block_submit(KEY, frame) {
+            Err(Failure { error: Error::Again, .. }) => {}
+            outcome => return outcome,
+        }
+    }
+}
+
 /// Writes a block to the disk and makes it durable.
 pub fn persist(frame: u64) -> Outcome {
-    granted!(syscall::block_submit(KEY, frame));
+    granted!(submit(frame));
     check!(settled(frame), "frame {frame} does not come to an end");
     flush()
 }
