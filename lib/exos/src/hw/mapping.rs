@@ -195,6 +195,11 @@ impl Mappings {
         *self.more_holders.entry(shared.address).or_default() += 1;
     }
 
+    /// Whether a window has one holder, so that a close will close it.
+    pub fn has_one_holder(&self, shared: &Mapping) -> bool {
+        !self.more_holders.contains_key(&shared.address)
+    }
+
     /// A holder closes a window. The last one closes what shows beyond it, too: nothing may look through it any more.
     pub fn close(&mut self, shared: &Mapping) {
         if let Some(holders) = self.more_holders.get_mut(&shared.address) {

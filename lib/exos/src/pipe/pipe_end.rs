@@ -792,5 +792,5 @@ pub fn discard(pipe: &Pipe) {
     if process().stopped.load(Relaxed) >= state::ENDS {
         return;
     }
-    process().unmap_and_export(&pipe.shared, &pipe.all_pages());
+    process().unmap_and_export(&pipe.shared);
 }

@@ -324,11 +324,18 @@ impl Process {
         self.take_out_of_use(&self.mappings.lock(), pages);
     }
 
-    /// The same of pages that a window shows, which is closed.
-    pub fn unmap_and_export(&self, window: &Mapping, pages: &[PageNumber]) {
+    /// A holder closes a window. The last one takes the pages out of use that it shows, and those beyond it.
+    pub fn unmap_and_export(&self, window: &Mapping) {
         let mut windows = self.mappings.lock();
+        if !windows.has_one_holder(window) {
+            return windows.close(window);
+        }
+        let beyond = windows.beyond(window).cloned();
         windows.close(window);
-        self.take_out_of_use(&windows, pages);
+        self.take_out_of_use(&windows, window.pages());
+        if let Some(beyond) = beyond {
+            self.take_out_of_use(&windows, beyond.pages());
+        }
     }
 
     /// Gives up those of some pages, and of all that were lent before, that no process maps. The windows stay as they

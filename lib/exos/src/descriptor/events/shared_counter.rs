@@ -47,7 +47,7 @@ impl SharedCounter {
 
     /// This process has no descriptor of it any more.
     pub(crate) fn discard(&self) {
-        process().unmap_and_export(&self.shared, self.shared.pages());
+        process().unmap_and_export(&self.shared);
     }
 }
 

@@ -167,7 +167,7 @@ impl SharedSocketState {
 
     /// This process has no descriptor of the socket any more.
     pub(crate) fn discard(&self) {
-        process().unmap_and_export(&self.window, self.window.pages());
+        process().unmap_and_export(&self.window);
     }
 
     fn generation(&self) -> u64 {

@@ -104,7 +104,7 @@ impl SharedMemoryLink {
 
     /// The parent has done with it.
     pub fn close(&self) {
-        process().unmap_and_export(&self.window, self.window.pages());
+        process().unmap_and_export(&self.window);
     }
 
     fn turn(&self) -> &'static AtomicU64 {
