@@ -41,7 +41,7 @@ impl ExportedPages {
         let mine = pages.iter().copied().filter(|page| own.has(*page));
         let (free, lent): (Vec<_>, Vec<_>) = mine.partition(|page| self.is_free(*page));
         if !self.pages.is_empty() {
-            // A process that closes the second end of a pipe or socket pair has added them before.
+            // A process that got a pipe back in a message, and closes it again, has added them before.
             free.iter().for_each(|page| _ = self.pages.remove(page));
         }
         self.pages.extend(lent);
