@@ -492,15 +492,7 @@ impl Child {
     /// # Errors
     /// The kernel's refusals of `environment_destroy`.
     pub fn destroy(self) -> Result<(), Failure> {
-        // What the dead leave is put before this page in the list of the heir. Where no page is free, because the dead
-        // have them all, it is the first one there.
-        let fresh = Allocator::own().allocate();
-        let mark = fresh.or_else(|failure| own_pages().next().ok_or(failure))?;
-        end(self.number)?;
-        free_inheritance(mark)?;
-        if fresh.is_ok() {
-            Allocator::own().free(mark)?;
-        }
+        end_all(&[self.number])?;
         if self.shares_address_space {
             unmap_area(self.area, self.kept.len() - 3, self.stack.len())?;
             give_area_back(self.area, &self.stack);
@@ -526,6 +518,20 @@ fn unmap_area(area: u64, private: usize, stack: usize) -> Result<(), Failure> {
 fn give_area_back(area: u64, stack: &[PageNumber]) {
     Allocator::own().free_many(stack);
     heap::release_area(area_index(area));
+}
+
+/// Ends environments and all that they created, and frees what they leave to the caller, their heir.
+///
+/// # Errors
+/// The kernel's refusals of `environment_destroy`.
+pub fn end_all(numbers: &[EnvironmentId]) -> Result<(), Failure> {
+    // What the dead leave is put before this page in the list of the heir. Where no page is free, because the dead
+    // have them all, it is the first one there.
+    let fresh = Allocator::own().allocate();
+    let mark = fresh.or_else(|failure| own_pages().next().ok_or(failure))?;
+    numbers.iter().try_for_each(|number| end(*number))?;
+    free_inheritance(mark)?;
+    if fresh.is_ok() { Allocator::own().free(mark) } else { Ok(()) }
 }
 
 /// Destroys an environment and, before it, those that it created. The first call only stops a living one for ever, so

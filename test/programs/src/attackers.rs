@@ -21,9 +21,10 @@ use abi::syscall::{BatchRow, Row, TABLE, number};
 use abi::upcall::kind;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use runtime::area::Area;
-use runtime::environment::Child;
+use runtime::environment::{Child, end_all};
 use runtime::page::Allocator;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, area, channel, clock, exposed, time_slice};
 
@@ -58,7 +59,7 @@ pub fn attack(world: &World, calls: u64, seed: u64) -> Outcome {
     let (mut random, mut done, mut round) = (Random(seed), [0; 2], 0);
     while done[0] < calls {
         let seeds: [u64; 8] = core::array::from_fn(|_| random.number());
-        let mut attackers = alloc::vec::Vec::new();
+        let mut attackers = Vec::new();
         for (index, seed) in (0..(TOGETHER * cpus).min(8)).zip(seeds) {
             let mut builder = prepare(world, call_from_valid_state, seed)?;
             builder.silent();
@@ -67,8 +68,11 @@ pub fn attack(world: &World, calls: u64, seed: u64) -> Outcome {
             attackers.push(child);
         }
         watch_a_round(&attackers);
+        for attacker in &attackers {
+            done = [done[0] + status(attacker, MADE), done[1] + status(attacker, GRANTED)];
+        }
+        granted!(end_all(&left_by(world)));
         for attacker in attackers {
-            done = [done[0] + status(&attacker, MADE), done[1] + status(&attacker, GRANTED)];
             let (number, root) = (attacker.number, attacker.space.root);
             let destroyed = attacker.destroy();
             destroyed.map_err(|failure| format!("seed {seed:#x}: {}{}", describe(failure), users_of(number, root)))?;
@@ -95,6 +99,15 @@ fn watch_a_round(attackers: &[Child]) {
             (made, moved) = (so_far, clock::now());
         }
     }
+}
+
+/// The attackers, and what they have left to this environment: who destroys one of the others leaves its children to
+/// its creator. Any of them may run in the root of another one, so all end before the first gives its pages back.
+fn left_by(world: &World) -> Vec<EnvironmentId> {
+    let all = (0..exposed::kernel().environments.load(SeqCst)).filter_map(exposed::environment_slot);
+    let heirs = all.filter(|info| info.creator.load(SeqCst) == area::number().0 && info.remains());
+    let numbers = heirs.map(|info| EnvironmentId(info.number.load(SeqCst)));
+    numbers.filter(|number| *number != world.victim.number()).collect()
 }
 
 /// The environments that run in the root of one that could not be destroyed.
