@@ -1,4 +1,5 @@
-//! The command line, as `./chitin --help` shows it.
+//! The command line, as `./chitin --help` shows it, and the way from it to an exit status and at most one line of
+//! complaint.
 
 use std::process::ExitCode;
 
@@ -7,7 +8,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::failure::{Failure, Result};
-use crate::{answer, bench, clean, code, fs, package, run, test, tidy, version, wire};
+use crate::workspace::Workspace;
+use crate::{answer, clean, developer, fs, interrupt, package, run, scratch, version, wire};
 
 /// An exokernel operating system: build it, run programs on it, test it.
 #[derive(Debug, Parser)]
@@ -24,14 +26,14 @@ pub enum Command {
     /// Make a root file system of Debian packages
     Root(package::Options),
     /// Run the tests; without an option, those that continuous integration runs
-    Test(test::Options),
+    Test(developer::TestOptions),
     /// Measure side by side with Linux on the same virtual machine
-    Bench(bench::Options),
+    Bench(developer::BenchOptions),
     /// Check style and structure
-    Tidy(tidy::Options),
+    Tidy(developer::TidyOptions),
     /// Say what the kernel makes of a program of downloaded code
     #[command(subcommand)]
-    Code(code::Code),
+    Code(developer::Code),
     /// Make, read, fill and check file systems of Chitin on files
     #[command(subcommand)]
     Fs(fs::Command),
@@ -46,6 +48,20 @@ pub enum Command {
         #[arg(value_enum)]
         shell: Shell,
     },
+}
+
+/// What a program of the host command does: has `execute` carry out the command of its command line, and turns the
+/// answer into an exit status.
+pub fn carry_out(execute: impl FnOnce(&Command, &Workspace) -> Result<ExitCode>) -> ExitCode {
+    let result = parse().and_then(|line| {
+        interrupt::watch()?;
+        execute(&line.command, &Workspace::find()?)
+    });
+    scratch::remove_all();
+    result.unwrap_or_else(|failure| {
+        answer::remark(format_args!("chitin: {failure}\n"));
+        ExitCode::from(failure.status)
+    })
 }
 
 /// Prints the completions for a shell.
