@@ -9,7 +9,7 @@ use clap_complete::Shell;
 
 use crate::failure::{Failure, Result};
 use crate::workspace::Workspace;
-use crate::{answer, clean, developer, fs, interrupt, package, run, scratch, version, wire};
+use crate::{answer, clean, developer, fs, interrupt, package, run, scratch, version};
 
 /// An exokernel operating system: build it, run programs on it, test it.
 #[derive(Debug, Parser)]
@@ -38,7 +38,7 @@ pub enum Command {
     #[command(subcommand)]
     Fs(fs::Command),
     /// Join the network cards of machines, with faults and with a peer that serves them
-    Wire(wire::Options),
+    Wire(developer::wire::WireOptions),
     /// Remove cached packages, roots and layers, and say what that freed
     Clean(clean::Options),
     /// Say what is wrong with this machine, and what to install for what

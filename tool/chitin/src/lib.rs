@@ -34,5 +34,4 @@ pub mod size;
 pub mod terminal;
 pub mod toolchain;
 pub mod version;
-pub mod wire;
 pub mod workspace;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use chitin::command_line::{self, Command};
 use chitin::failure::{Failure, Result};
 use chitin::workspace::Workspace;
-use chitin::{clean, doctor, fs, package, run, wire};
+use chitin::{clean, doctor, fs, package, run};
 
 fn main() -> ExitCode {
     command_line::carry_out(execute)
@@ -22,8 +22,7 @@ fn execute(command: &Command, workspace: &Workspace) -> Result<ExitCode> {
         Command::Run(options) => run::run(workspace, options),
         Command::Root(options) => package::run(workspace, options),
         Command::Fs(command) => fs::run(command),
-        Command::Wire(options) => wire::run(options),
-        Command::Bench(_) | Command::Code(_) | Command::Test(_) | Command::Tidy(_) => {
+        Command::Bench(_) | Command::Code(_) | Command::Test(_) | Command::Tidy(_) | Command::Wire(_) => {
             Err(Failure::new("this program does not measure or test: ./chitin finds the one for this command"))
         }
     }

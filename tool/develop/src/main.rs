@@ -1,5 +1,5 @@
-//! The half of the host command that only those need who change Chitin or measure it: `./chitin bench`, `code`, `test`
-//! and `tidy`. It is built at their first use, so that a first `./chitin run` waits for none of what they link. Options
+//! The half of the host command that only those need who change Chitin or measure it: `./chitin bench`, `code`, `test`,
+//! `tidy` and `wire`. It is built at their first use, so that a first `./chitin run` waits for none of what they link. Options
 //! are with those of the other half (`chitin::developer`), so that one help shows all.
 
 #![forbid(unsafe_code)]
@@ -13,6 +13,7 @@ mod linux_compatibility;
 mod memory_map;
 mod test;
 mod tidy;
+mod wire;
 
 use std::process::ExitCode;
 
@@ -30,6 +31,7 @@ fn execute(command: &Command, workspace: &Workspace) -> Result<ExitCode> {
         Command::Code(code) => code::run(code),
         Command::Test(options) => test::run(workspace, options),
         Command::Tidy(options) => tidy::run(workspace, options),
-        _ => Err(Failure::new("this program only measures and tests: ./chitin finds the one for this command")),
+        Command::Wire(options) => wire::run(options),
+        _ => Err(Failure::new("this program does not run programs: ./chitin finds the one for this command")),
     }
 }

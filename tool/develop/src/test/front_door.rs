@@ -46,7 +46,8 @@ use wire::{LARGE_WIRE, WIRE};
 /// What a stranger does, and what must come of it.
 struct Visit {
     name: &'static str,
-    /// Lines of a shell in an empty folder; `$chitin` is the host command and `$door` the script before it.
+    /// Lines of a shell in an empty folder; `$chitin` and `$develop` are the host command, `$door` the script
+    /// before it.
     lines: &'static str,
     status: i32,
     output: &'static str,
@@ -451,7 +452,8 @@ fn pay(visit: &Visit, root: &Path, folder: &Path) -> Result<Output> {
     fs::create_dir(&temporary).context("cannot make a folder")?;
     let mut command = Command::new("timeout");
     command.args([visit.limits().1, "sh", "-c", visit.lines]).current_dir(folder).stdin(Stdio::null());
-    command.env("chitin", super::host_command()?).env("door", root.join("chitin"));
+    let this = std::env::current_exe().context("cannot find this program")?;
+    command.env("develop", this).env("chitin", super::host_command()?).env("door", root.join("chitin"));
     command.env("CHITIN_ROOT", root).env("TMPDIR", temporary);
     if visit.needs.contains(&LINUX) {
         command.env("linux", peer::kernel(&Workspace::at(root))?);

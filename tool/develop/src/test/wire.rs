@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
+use crate::wire::faults::Faults;
+use crate::wire::switch::{PortNumber, Switch};
+use crate::wire::{self, port};
 use chitin::failure::{Context, Result};
-use chitin::wire::faults::Faults;
-use chitin::wire::switch::{PortNumber, Switch};
-use chitin::wire::{self, port};
 
 /// What a peer does.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]

@@ -79,7 +79,7 @@ const TABLE: [(&str, &[&str]); 27] = [
     ("test/*", &["abi", "mechanism/*", "lib/cffs", "lib/bpf-loader", "lib/pcap-language"]),
     ("bench/guest", &["abi", "mechanism/*", "lib/*"]),
     ("bench/peer", &["abi"]),
-    ("tool/chitin", &["abi", "mechanism/xn", "lib/cffs", "lib/network"]),
+    ("tool/chitin", &["abi", "mechanism/xn", "lib/cffs"]),
     ("tool/develop", &["abi", "mechanism/*", "lib/bpf-loader", "lib/network", "test/crash", "tool/chitin"]),
 ];
 

@@ -49,7 +49,7 @@ echo $2 | nc $1 19 | (dd bs=64k count=$(($2 / 65536)) iflag=fullblock 2> /dev/nu
 END
 cp c/ask l/ask; printf '#!/bin/sh\ncat > /tmp/over\n' > c/over; chmod +x c/over
 transfer() {
-    $chitin wire w --peer --once --loss $1 --seed 7 2> log & until test -S w; do sleep 0.1; done
+    $develop wire w --peer --once --loss $1 --seed 7 2> log & until test -S w; do sleep 0.1; done
     echo "head -c 16777216 /dev/urandom > data" > l/job.data
     echo "nc -l -p 21 > /dev/null; . /ask-linux; while :; do echo over | nc -w 5 10.0.2.15 22; sleep 1; done" > l/job
     echo "set -- 10.0.2.15 $2; . /ask" > l/ask-linux; linux; machine=$!
@@ -72,7 +72,7 @@ macro_rules! programs {
     cc -O1 -w -static -o l/$name ${door%/*}/test/programs/linux/$name.c || exit 1; cp l/$name c/
     sed -n "/^source = \"$name.c\"/,/^seconds/p" ${door%/*}/test/programs/guests.toml | sed -n "/^output/,/^..'\$/p" | sed '1d;$d' > $name
 done
-$chitin wire w --peer --once 2> log & until test -S w; do sleep 0.1; done
+$develop wire w --peer --once 2> log & until test -S w; do sleep 0.1; done
 : > l/job.data; cat > l/job <<'END'
 head -c 200000 /dev/zero > data; sleep 2; echo begin close; /wire_close; echo end; echo begin options; /wire_options; echo end; nc -l -p 21
 END

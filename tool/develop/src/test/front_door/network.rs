@@ -20,24 +20,24 @@ pub(super) const NETWORK: [Visit; 12] = [
     plain("a_wire_that_is_not_there", "$chitin run --network wire:none -- true", 125, "nothing listens there: No such file"),
     plain(
         "a_wire_that_has_been_left",
-        "$chitin wire w & wire=$!; until test -S w; do sleep 0.1; done; kill -KILL $wire; wait 2> /dev/null
+        "$develop wire w & wire=$!; until test -S w; do sleep 0.1; done; kill -KILL $wire; wait 2> /dev/null
             $chitin run --network wire:w -- true",
         125,
         "nothing listens there any more",
     ),
     plain("packets_into_no_folder", "$chitin run --network user --packets none/a.pcap -- true", 125, "--packets none/a.pcap: No such file"),
-    plain("a_wire_at_a_file", "echo kept > f; $chitin wire f; status=$?; grep -q kept f || exit 1; exit $status", 125, "f: a file is there already"),
-    plain("a_wire_with_a_chance_that_is_none", "$chitin wire w --loss 101%", 2, "chances are 0% to 100%"),
+    plain("a_wire_at_a_file", "echo kept > f; $develop wire f; status=$?; grep -q kept f || exit 1; exit $status", 125, "f: a file is there already"),
+    plain("a_wire_with_a_chance_that_is_none", "$develop wire w --loss 101%", 2, "chances are 0% to 100%"),
     well(
         "three_cards_and_their_packets",
-        "$chitin wire w --peer --once 2> said & until test -S w; do sleep 0.1; done
+        "$develop wire w --peer --once 2> said & until test -S w; do sleep 0.1; done
             $chitin run --network wire:w --network user --network wire:w --packets a.pcap -- true; wait
             for file in *.pcap; do echo $file; od -An -tx4 -N4 $file; done; cut -d : -f 1 said | sort -u; test ! -e w",
         "a-2.pcap\n a1b2c3d4\na-3.pcap\n a1b2c3d4\na.pcap\n a1b2c3d4\nchitin\n",
     ),
     well(
         "a_peer_over_a_wire_with_faults",
-        "$chitin wire w --peer --once --loss 1% --duplicate 1% --reorder 1% --corrupt 0.5% --delay 1ms --seed 3 2> said &
+        "$develop wire w --peer --once --loss 1% --duplicate 1% --reorder 1% --corrupt 0.5% --delay 1ms --seed 3 2> said &
             until test -S w; do sleep 0.1; done
             $chitin run --network wire:w -- sh -c 'cd /tmp; ping -c 3 -W 5 10.0.2.2 | grep -c \" [1-3] packets received\"
             head -c 300000 /dev/urandom > a; sum=$(sha256sum < a | cut -c 1-64); nc 10.0.2.2 9 < a | grep -c $sum

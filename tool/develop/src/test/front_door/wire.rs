@@ -85,7 +85,7 @@ const IDLE: (&str, &str) = (
 $chitin run -p $web:80 -- sh -c 'echo up; exec sleep 1000' > said 2> told & machine=$!
 until grep -qs up said; do kill -0 $machine || exit 1; sleep 0.2; done
 timeout 20 $busybox wget -qO - http://127.0.0.1:$web/ 2> refusal; echo $?; kill $machine; wait $machine
-$chitin wire w --peer --once 2> log & until test -S w; do sleep 0.1; done
+$develop wire w --peer --once 2> log & until test -S w; do sleep 0.1; done
 $chitin run --network wire:w -- sh -c 'echo up; exec sleep 1000' > idle 2>> told & machine=$!
 until grep -qs up idle; do kill -0 $machine || exit 1; sleep 0.2; done
 $chitin run --network wire:w -- ping -c 3 -W 10 10.0.2.15 2>> told | grep -o ' 0% packet loss'; kill $machine; wait $machine; cat told >&2"#,
@@ -171,7 +171,7 @@ python3 odd.py $web; kill $machine; wait $machine; cat told >&2"#,
 /// The same over a wire with a peer and with a Linux program as client, which no other port answers. A router's prefix
 /// makes an address, and a neighbour that is not there ends a connection.
 const NATIVE_ON_A_WIRE: (&str, &str) = (
-    r#"$chitin wire w --peer --once 2> log & until test -S w; do sleep 0.1; done
+    r#"$develop wire w --peer --once 2> log & until test -S w; do sleep 0.1; done
 $chitin run --native http --network wire:w > said 2> told & machine=$!
 until grep -qs http: said; do kill -0 $machine || exit 1; sleep 0.2; done
 $chitin run --network wire:w -- sh -c 'cd /tmp; wget -qO - http://10.0.2.15/ | wc -c; wget -qO - http://10.0.2.15/none 2>&1 | tail -n 1
@@ -190,7 +190,7 @@ wget: can't connect to remote host (10.0.2.77): No route to host\nsoon\nnc: can'
 /// may come after the first 3 s, of which a line then tells.
 const LOSSES: (&str, &str) = (
     r#"transfer() {
-    $chitin wire w --peer --once --loss $1 --seed 7 2> log & until test -S w; do sleep 0.1; done
+    $develop wire w --peer --once --loss $1 --seed 7 2> log & until test -S w; do sleep 0.1; done
     $chitin run --network wire:w -- sh -c "cd /tmp; until ip addr show eth0 | grep -q 'inet '; do sleep 0.2; done; head -c $2 /dev/urandom > a; sum=\$(sha256sum < a | cut -c 1-64)
         nc 10.0.2.2 9 < a | grep -c \$sum; echo $2 | nc 10.0.2.2 19 > b; head -c $2 b | sha256sum | cut -c 1-64 > c; tail -c 65 b | cmp - c && echo $1"
     wait

@@ -13,7 +13,9 @@ use network::tcp::block::Options;
 use network::time::{SECOND, Time};
 use sha2::{Digest, Sha256};
 
-use super::faults::{Faults, chance, span};
+use chitin::developer::wire::{chance, span};
+
+use super::faults::Faults;
 use super::peer::jack::Jack;
 use super::peer::service::hexadecimal;
 use super::peer::{IP, IP6, Peer};

@@ -135,8 +135,8 @@ impl Switch {
 
 #[cfg(test)]
 mod tests {
-    use super::super::faults::{chance, span};
     use super::*;
+    use chitin::developer::wire::{chance, span};
 
     const GROUP: Address = [0xff; 6];
 

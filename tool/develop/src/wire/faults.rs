@@ -2,44 +2,14 @@
 
 use std::time::Duration;
 
+use chitin::developer::wire::Chance;
+
 use super::random::Random;
 
-/// Thousandths of a percent in all.
-const WHOLE: u64 = 100_000;
-/// The longest delay that a user may ask for.
-const LONGEST: Duration = Duration::from_secs(60);
 /// A frame that is reordered comes later by up to so many delays, and so much more.
 const REORDERED: (u64, u64) = (3, 2_000);
 /// Bytes of an Ethernet header, which stays whole: on a real wire its checksum would drop the frame.
 const HEADER: usize = 14;
-
-/// A chance in thousandths of a percent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Chance(u32);
-
-/// `5`, `5%` or `0.1%`.
-pub fn chance(text: &str) -> Result<Chance, String> {
-    let number: Option<f64> = text.strip_suffix('%').unwrap_or(text).parse().ok();
-    match number {
-        Some(percent) if (0.0..=100.0).contains(&percent) => Ok(Chance((percent * 1_000.0).round() as u32)),
-        _ => Err(format!("{text:?} is no chance: chances are 0% to 100%, as in 0.1%")),
-    }
-}
-
-/// `10ms`, `250us` or `1s`.
-pub fn span(text: &str) -> Result<Duration, String> {
-    let at = text.find(|sign: char| !sign.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(at);
-    let number = number.parse().ok();
-    let span = number.and_then(|number| match unit {
-        "us" => Some(Duration::from_micros(number)),
-        "ms" => Some(Duration::from_millis(number)),
-        "s" => Some(Duration::from_secs(number)),
-        _ => None,
-    });
-    let wrong = || format!("{text:?} is no delay: delays are 0us to 60s, as in 10ms");
-    span.filter(|span| *span <= LONGEST).ok_or_else(wrong)
-}
 
 /// How often each fault happens, and how long a frame is under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,7 +83,7 @@ impl Fate {
     }
 
     fn happens(&mut self, chance: Chance) -> bool {
-        chance.0 > 0 && self.random.below(WHOLE) < u64::from(chance.0)
+        chance != Chance::default() && self.random.below(Chance::WHOLE) < chance.parts()
     }
 }
 
@@ -137,7 +107,7 @@ mod tests {
         (copies, fate.counters)
     }
 
-    const TENTH: Chance = Chance(10_000);
+    const TENTH: Chance = Chance::of_percent(10);
 
     fn is_about_a_tenth(count: u64) -> bool {
         (1_800..2_200).contains(&count)
@@ -172,18 +142,8 @@ mod tests {
             (0..500).map(|_| fate.draw(&packet([8, 0]))).collect::<Vec<_>>()
         };
         assert!(run(1) == run(1) && run(1) != run(2));
-        let mut fate = Fate::new(Faults { corruption: Chance(WHOLE as u32), ..Faults::default() }, 1);
+        let mut fate = Fate::new(Faults { corruption: Chance::of_percent(100), ..Faults::default() }, 1);
         assert_eq!(fate.draw(&packet([8, 6]))[0].frame, packet([8, 6]));
         assert_ne!(fate.draw(&packet([0x86, 0xdd]))[0].frame, packet([0x86, 0xdd]));
-    }
-
-    #[test]
-    fn chances_and_delays_are_read() {
-        assert_eq!(chance("0.1%"), Ok(Chance(100)));
-        assert_eq!(chance("100"), Ok(Chance(100_000)));
-        assert!(["", "%", "-1", "101", "nan", "inf", "a"].iter().all(|wrong| chance(wrong).is_err()));
-        assert_eq!(span("250us"), Ok(Duration::from_micros(250)));
-        assert_eq!(span("60s"), Ok(Duration::from_secs(60)));
-        assert!(["", "ms", "5", "-1ms", "61s", "1h", "1.5ms"].iter().all(|wrong| span(wrong).is_err()));
     }
 }

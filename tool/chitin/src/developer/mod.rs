@@ -1,5 +1,7 @@
 //! Options of the commands that `tool/develop` carries out.
 
+pub mod wire;
+
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};

@@ -12,18 +12,18 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use chitin::developer::wire::WireOptions;
 use network::time::Time;
 
-use crate::answer;
-use crate::failure::{Context, Failure, Result};
+use chitin::answer;
+use chitin::failure::{Context, Failure, Result};
 
-use faults::{Chance, Faults};
+use faults::Faults;
 use peer::Peer;
 use port::{Event, Port};
 use switch::{PortNumber, Switch};
@@ -33,50 +33,17 @@ const EVENTS: usize = 1_024;
 /// The port of the peer; machines have those after it.
 const PEER: PortNumber = 0;
 
-#[derive(Clone, Debug, Args)]
-pub struct Options {
-    /// Unix socket at which machines join: ./chitin run --network wire:SOCKET
-    #[arg(value_name = "SOCKET", required = true)]
-    sockets: Vec<PathBuf>,
-    /// Add a machine that serves the others. 10.0.2.2 leases addresses (DHCP), answers names below test (DNS) and
-    /// pings. TCP port 7 echoes. Port 9 answers the SHA-256 of what it got. Port 19 sends as many bytes as a line asks
-    /// for
-    #[arg(long)]
-    peer: bool,
-    /// Chance that a frame is lost
-    #[arg(long, value_name = "CHANCE", default_value = "0%", value_parser = faults::chance)]
-    loss: Chance,
-    /// Chance that a frame arrives twice
-    #[arg(long, value_name = "CHANCE", default_value = "0%", value_parser = faults::chance)]
-    duplicate: Chance,
-    /// Chance that later frames overtake a frame
-    #[arg(long, value_name = "CHANCE", default_value = "0%", value_parser = faults::chance)]
-    reorder: Chance,
-    /// Chance that a bit of a packet changes
-    #[arg(long, value_name = "CHANCE", default_value = "0%", value_parser = faults::chance)]
-    corrupt: Chance,
-    /// How long a frame is under way
-    #[arg(long, value_name = "SPAN", default_value = "0us", value_parser = faults::span)]
-    delay: Duration,
-    /// What the chances are drawn from
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// End when the last machine has left, instead of by a signal
-    #[arg(long)]
-    once: bool,
-}
-
 /// Carries frames until the end.
 ///
 /// # Errors
 /// One line about a socket that cannot be made.
-pub fn run(options: &Options) -> Result<ExitCode> {
+pub fn run(options: &WireOptions) -> Result<ExitCode> {
     let listeners = options.sockets.iter().map(|socket| listen(socket)).collect::<Result<Vec<_>>>()?;
     let (events, arrivals) = sync_channel(EVENTS);
     for (place, listener) in (0..).zip(listeners) {
         port::accept(listener, PEER + 1 + (place << 32), events.clone());
     }
-    let Options { loss, duplicate: duplication, reorder: reordering, corrupt: corruption, delay, .. } = *options;
+    let WireOptions { loss, duplicate: duplication, reorder: reordering, corrupt: corruption, delay, .. } = *options;
     let faults = Faults { loss, duplication, reordering, corruption, delay };
     let mut wire = Wire::new(Switch::new(faults, options.seed), options.peer.then_some(options.seed));
     wire.carry(&arrivals, options.once);
