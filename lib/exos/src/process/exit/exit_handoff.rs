@@ -9,8 +9,9 @@ use crate::hw::mapping::Mapping;
 use crate::process::children::Child;
 use crate::process::process_record::Process;
 use crate::server::client::{HandedOffPage, TakingOver};
+use abi::budget::Resource;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use runtime::page::PageKind;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed, syscall};
 
@@ -58,14 +59,30 @@ fn seen_by_others(process: &Process) -> Vec<PageNumber> {
     shown.map(|same| same[0]).chain(closed.copied()).collect()
 }
 
+/// Walks over the pages of a dead thread, at most: each but the last met a page that another thread just freed.
+const WALKS: usize = 32;
+
 /// What a thread was charged for is its process's: who ends takes nothing along that others sleep over.
+///
+/// Other threads free pages that are charged to it meanwhile, and a walk that meets one of these continues in another
+/// list. The count of its pages says whether a walk has met all.
 pub(in crate::process) fn inherit_from_thread(thread: EnvironmentId, key: KeyIndex) {
     let Some(info) = exposed::environment(thread) else { return };
-    let is_left = |page: &PageNumber| can_leave(thread.0, *page);
-    let pages: Vec<PageNumber> = info.pages().filter(is_left).collect();
-    crate::budget::reserve(pages.len() as u64);
-    let _turn = (!pages.is_empty()).then(|| TakingOver::begin(process().server));
-    for page in pages {
+    for _ in 0..WALKS {
+        let pages: Vec<PageNumber> = info.pages().filter(|page| is_charged(thread.0, *page)).collect();
+        let charged = info.budget[Resource::Page as usize].used.load(Acquire);
+        claim(thread, &pages, key);
+        if pages.len() as u64 >= charged {
+            break;
+        }
+    }
+}
+
+fn claim(thread: EnvironmentId, pages: &[PageNumber], key: KeyIndex) {
+    let left: Vec<PageNumber> = pages.iter().copied().filter(|page| can_leave(thread.0, *page)).collect();
+    crate::budget::reserve(left.len() as u64);
+    let _turn = (!left.is_empty()).then(|| TakingOver::begin(process().server));
+    for page in left {
         let Some(list) = exposed::page(page).map(|info| info.access()) else { continue };
         // Pages that the budget has no room for go with the thread, if no process uses them.
         let _ = syscall::page_claim(key, page, key, list);
@@ -77,6 +94,10 @@ impl Process {
     pub fn may_have_heirs(&self) -> bool {
         self.has_made_children.load(Relaxed) || !self.exported.lock().is_empty()
     }
+}
+
+fn is_charged(process: u64, page: PageNumber) -> bool {
+    exposed::page(page).is_some_and(|info| info.owner() == EnvironmentId(process))
 }
 
 /// Whether a page is one that a process can leave: an ordinary one that is charged to it.
