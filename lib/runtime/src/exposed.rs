@@ -241,7 +241,8 @@ impl Environment {
     pub fn state_word(self) -> &'static AtomicU64 {
         &self.0.state
     }
-    /// The pages charged to it; as they were at some time while they were listed.
+    /// The pages charged to it. If one of them gets another owner while they are listed, or is freed, the rest of the
+    /// list is of other pages. Callers look at the owner, and compare how many there are with the budget's count.
     pub fn pages(self) -> impl Iterator<Item = PageNumber> {
         let most = kernel().pages.load(Relaxed) as usize;
         let first = page_number(low(self.pages.load(Acquire)));

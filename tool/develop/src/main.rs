@@ -1,6 +1,6 @@
 //! The half of the host command that only those need who change Chitin or measure it: `./chitin bench`, `code`, `test`,
-//! `tidy` and `wire`. It is built at their first use, so that a first `./chitin run` waits for none of what they link. Options
-//! are with those of the other half (`chitin::developer`), so that one help shows all.
+//! `tidy` and `wire`. It is built at their first use, so that a first `./chitin run` waits for none of what they link.
+//! Options are with those of the other half (`chitin::developer`), so that one help shows all.
 
 #![forbid(unsafe_code)]
 #![allow(unreachable_pub, reason = "a program exports nothing: pub here means for other modules")]
