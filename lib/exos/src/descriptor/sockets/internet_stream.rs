@@ -126,13 +126,15 @@ impl InternetSocket {
         Ring::new(own(page::SENT), peer[page::TAKEN].load(Acquire), own(page::LARGE_FROM))
     }
 
-    /// Whether all was read that came, nothing has ended, and no error waits.
+    /// Whether all was read that came, nothing has ended, and no error waits. An urgent byte is announced before it comes.
     #[inline]
     pub(super) fn is_stream_quiet(&self) -> bool {
         let own = |index| self.word(index).load(Acquire);
         own(page::ERROR) == 0
             && own(page::DONE) & (done::READ_SHUT | done::BROKEN) == 0
-            && self.peer_words().is_some_and(|peer| peer[page::SENT].load(Acquire) == own(page::TAKEN))
+            && self.peer_words().is_some_and(|peer| {
+                peer[page::SENT].load(Acquire) == own(page::TAKEN) && self.urgent_from(peer).is_none()
+            })
     }
 
     /// Opens the larger area of one side. The pages are those that the server tells.
@@ -357,9 +359,13 @@ impl InternetSocket {
 
     /// The urgent byte that came last, as its sender counts, until the reader has passed it.
     fn urgent(&self) -> Option<u64> {
-        let peer = self.peer_words()?;
+        self.urgent_from(self.peer_words()?)
+    }
+
+    #[inline]
+    fn urgent_from(&self, peer: PeerWords) -> Option<u64> {
         let urgent = peer[page::URGENT].load(Acquire);
-        (urgent > self.ring_from(peer).taken()).then_some(urgent)
+        (urgent != 0 && urgent > self.ring_from(peer).taken()).then_some(urgent)
     }
 
     /// The urgent byte that came last; `EINVAL` where none did.
