@@ -2,9 +2,9 @@
 //! with its parent, or that only it can find changed, are performed at once. Any other call materializes the child.
 
 use super::address_space::memory;
-use super::dispatch::{Call, NUMBERS, Operation, Operations};
 use super::events::signal;
 use super::processes::process;
+use crate::process::call::{Call, NUMBERS, Operation, Operations};
 use crate::process::vfork_deferred;
 use linux_abi::errno::Result;
 use linux_raw_sys::general as linux;

@@ -1,7 +1,7 @@
 //! Calls that change the machine, or look into it, which no process here may: they are refused as on Linux without the
 //! capabilities for them.
 
-use super::dispatch::Call;
+use crate::process::call::Call;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 

@@ -1,7 +1,6 @@
 //! The table of calls: Linux's number on the left, the operation on the right.
 
 use super::address_space::{memory, memory_advice, memory_lock, process_vm};
-use super::dispatch::{NUMBERS, Operation, Operations};
 use super::events::{event_fds, futex, poll, signal, time, timer};
 use super::files::{
     attributes, descriptor, extended_attribute, fallocate, file, inotify, lock, mount, openat2, path, splice,
@@ -10,6 +9,7 @@ use super::processes::{capability, identity, kcmp, limit, pidfd, prctl, process,
 use super::shared_objects::{mqueue, semaphore, shared_memory, sysv_msg};
 use super::sockets::{socket, socket_message, socket_option};
 use super::{eperm, seccomp};
+use crate::process::call::{NUMBERS, Operation, Operations};
 use linux_raw_sys::general as linux;
 
 macro_rules! operations {

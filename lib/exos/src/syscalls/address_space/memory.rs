@@ -4,7 +4,7 @@ use super::memory_lock as lock;
 use crate::budget;
 use crate::descriptor::object::{Device, Object};
 use crate::descriptor::open_file::OpenFile;
-use crate::syscalls::dispatch::Call;
+use crate::process::call::Call;
 use linux_abi::address_map::{PAGE_SIZE, PROGRAM_END, page_up};
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;

@@ -3,9 +3,9 @@
 use super::memory::end_of;
 use crate::descriptor::block_device;
 use crate::hw::usercopy;
+use crate::process::call::Call;
 use crate::process::revocation;
 use crate::procfs::truncate_notify::cut_mappings;
-use crate::syscalls::dispatch::Call;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use linux_abi::address_map::{PAGE_SIZE, PROGRAM_END};

@@ -2,7 +2,7 @@
 
 use super::memory::end_of;
 use crate::process::Process;
-use crate::syscalls::dispatch::Call;
+use crate::process::call::Call;
 use linux_abi::address_map::{PAGE_MASK, PAGE_SIZE};
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;

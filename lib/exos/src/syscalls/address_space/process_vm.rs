@@ -2,8 +2,8 @@
 //! may look into that process (`exos_server::programs::process_requests`).
 
 use crate::hw::usercopy;
+use crate::process::call::Call;
 use crate::procfs::process_memory::{AT_ONCE, fetch, read_own, store, write_own};
-use crate::syscalls::dispatch::Call;
 use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};
 

@@ -10,7 +10,7 @@ use crate::descriptor::file_ops::FileOps;
 use crate::descriptor::object::{Device, Event, Object};
 use crate::descriptor::open_file::OpenFile;
 use crate::hw::usercopy;
-use crate::syscalls::dispatch::Call;
+use crate::process::call::Call;
 use crate::wait::{self, WakeReason};
 use alloc::sync::Arc;
 use alloc::vec::Vec;

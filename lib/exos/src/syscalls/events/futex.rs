@@ -3,12 +3,12 @@
 use super::poll::duration;
 use crate::hw::current::thread;
 use crate::hw::usercopy;
+use crate::process::call::Call;
 use crate::process::futex::{self, ANY, Requeue};
 use crate::process::thread::Thread;
 use crate::process_table;
 use crate::signal;
 use crate::signal::process_clock::wall_clock;
-use crate::syscalls::dispatch::Call;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::clock;

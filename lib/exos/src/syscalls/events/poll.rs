@@ -7,8 +7,8 @@ use crate::descriptor::readiness::{BROKEN, HUNG_UP, READABLE, SPECIAL, SleeperBe
 use crate::hw::current::thread;
 use crate::hw::usercopy;
 use crate::pipe::bells::with_deaths;
+use crate::process::call::Call;
 use crate::signal;
-use crate::syscalls::dispatch::Call;
 use crate::wait::{self, WakeReason};
 use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};

@@ -3,10 +3,10 @@
 use super::poll::duration;
 use crate::hw::current::thread;
 use crate::hw::usercopy;
+use crate::process::call::Call;
 use crate::process::child_start;
 use crate::process_table;
 use crate::signal::{self, Action};
-use crate::syscalls::dispatch::Call;
 use crate::wait::{self, WakeReason};
 use core::sync::atomic::Ordering::Acquire;
 use linux_abi::errno::{Errno, Result};

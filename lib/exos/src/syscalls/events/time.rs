@@ -3,9 +3,9 @@
 use super::poll::duration;
 use crate::hw::current::process;
 use crate::hw::usercopy;
+use crate::process::call::Call;
 use crate::process_table;
 use crate::signal::process_clock::{own_time, ran, wall_clock};
-use crate::syscalls::dispatch::Call;
 use crate::wait::{self, WakeReason};
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;

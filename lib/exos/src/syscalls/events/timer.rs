@@ -2,9 +2,9 @@
 
 use super::time::{can_wait, own_clock};
 use crate::hw::usercopy;
+use crate::process::call::Call;
 use crate::process::thread::Thread;
 use crate::signal::process_clock::{own_time, ran, wall_clock};
-use crate::syscalls::dispatch::Call;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::{area, clock};

@@ -2,8 +2,8 @@
 
 use super::path::{HERE, WORKING_DIRECTORY, empty_of, known, note_missing, start, status_with_flags};
 use crate::hw::usercopy;
+use crate::process::call::Call;
 use crate::process::proc_links::walk;
-use crate::syscalls::dispatch::Call;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use unix_core::procfs::Last;

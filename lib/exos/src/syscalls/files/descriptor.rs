@@ -5,7 +5,7 @@ use crate::descriptor::object::{Device, Object};
 use crate::descriptor::open_file::OpenFile;
 use crate::hw::usercopy;
 use crate::pipe::{Pipe, Side};
-use crate::syscalls::dispatch::Call;
+use crate::process::call::Call;
 use crate::terminal::control;
 use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};

@@ -2,8 +2,8 @@
 
 use crate::descriptor::object::Object;
 use crate::hw::usercopy;
+use crate::process::call::Call;
 use crate::process::proc_links::walk;
-use crate::syscalls::dispatch::Call;
 use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;

@@ -4,8 +4,8 @@
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::sockets::socket::Socket;
 use crate::hw::usercopy;
+use crate::process::call::Call;
 use crate::signal::Owner;
-use crate::syscalls::dispatch::Call;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use linux_raw_sys::ioctl;

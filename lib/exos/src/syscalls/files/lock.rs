@@ -2,8 +2,8 @@
 
 use crate::descriptor::open_file::OpenFile;
 use crate::hw::usercopy;
+use crate::process::call::Call;
 use crate::server::client;
-use crate::syscalls::dispatch::Call;
 use crate::wait;
 use core::sync::atomic::Ordering::Acquire;
 use linux_abi::errno::{Errno, Result};

@@ -3,10 +3,10 @@
 use super::path::{HERE, empty_of, start};
 use crate::descriptor::object::Object;
 use crate::hw::usercopy;
+use crate::process::call::Call;
 use crate::process::proc_links::walk;
 use crate::procfs;
 use crate::server::client::Found;
-use crate::syscalls::dispatch::Call;
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use linux_abi::address_map::PAGE_SIZE;

@@ -2,9 +2,9 @@
 
 use super::path::{give_number, open_path, open_unnamed, require_room, start, take_up};
 use crate::hw::usercopy;
+use crate::process::call::Call;
 use crate::procfs;
 use crate::server::client::Found;
-use crate::syscalls::dispatch::Call;
 use alloc::vec::Vec;
 use linux_abi::address_map::PAGE_SIZE;
 use linux_abi::errno::{Errno, Result};

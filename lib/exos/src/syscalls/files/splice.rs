@@ -8,7 +8,7 @@ use crate::descriptor::sockets::internet_stream::Taking;
 use crate::descriptor::sockets::socket::Socket;
 use crate::hw::usercopy;
 use crate::pipe::{Pipe, Side, splice};
-use crate::syscalls::dispatch::Call;
+use crate::process::call::Call;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::Cell;

@@ -2,7 +2,7 @@
 
 use crate::hw::usercopy;
 use crate::process::Process;
-use crate::syscalls::dispatch::Call;
+use crate::process::call::Call;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::prctl as operation;
 use unix_core::process::capabilities::{ALL, Capabilities, bit, secure};

@@ -2,7 +2,7 @@
 
 use crate::hw::usercopy;
 use crate::process::Process;
-use crate::syscalls::dispatch::Call;
+use crate::process::call::Call;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::errno::{Errno, Result};

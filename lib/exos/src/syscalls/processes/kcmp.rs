@@ -2,9 +2,9 @@
 //! which relatives have in common; another process is asked for the number of its own.
 
 use crate::process::Process;
+use crate::process::call::Call;
 use crate::process_table;
 use crate::signal::remote_call;
-use crate::syscalls::dispatch::Call;
 use linux_abi::errno::{Errno, Result};
 use unix_core::process::remote_request;
 

@@ -4,7 +4,7 @@ use super::capability;
 use crate::hw::current::thread;
 use crate::hw::usercopy;
 use crate::process::Process;
-use crate::syscalls::dispatch::Call;
+use crate::process::call::Call;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::prctl as operation;

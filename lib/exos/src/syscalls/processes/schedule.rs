@@ -2,12 +2,12 @@
 
 use crate::hw::current::thread;
 use crate::hw::usercopy;
+use crate::process::call::Call;
 use crate::process::cpu_placement::{self, machine};
 use crate::process::thread::Thread;
 use crate::process::{change_own, priority};
 use crate::process_table::{self, ProcessInfo};
 use crate::signal::remote_call;
-use crate::syscalls::dispatch::Call;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::errno::{Errno, Result};

@@ -4,7 +4,7 @@ use crate::descriptor::object::random;
 use crate::hw::usercopy;
 use crate::loader::cpu_entry;
 use crate::process::Process;
-use crate::syscalls::dispatch::Call;
+use crate::process::call::Call;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};

@@ -1,8 +1,8 @@
 //! What calls on System V objects have in common: waiting, and telling of objects.
 
 use crate::hw::usercopy;
+use crate::process::call::Call;
 use crate::server::client::{self, Client};
-use crate::syscalls::dispatch::Call;
 use crate::wait;
 use core::sync::atomic::Ordering::Acquire;
 use linux_abi::errno::{Errno, Result};

@@ -2,7 +2,7 @@
 
 use super::ipc::{Telling, control, numbers, wait};
 use crate::hw::usercopy;
-use crate::syscalls::dispatch::Call;
+use crate::process::call::Call;
 use crate::syscalls::events::poll::duration;
 use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};

@@ -2,7 +2,7 @@
 
 use super::ipc::{Telling, control, numbers};
 use crate::process::Process;
-use crate::syscalls::dispatch::Call;
+use crate::process::call::Call;
 use alloc::vec;
 use alloc::vec::Vec;
 use linux_abi::address_map::{PAGE_MASK, PAGE_SIZE, page_up};

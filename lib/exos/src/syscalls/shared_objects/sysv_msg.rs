@@ -2,7 +2,7 @@
 
 use super::ipc::{NO_WAIT, Telling, control, numbers, wait};
 use crate::hw::usercopy;
-use crate::syscalls::dispatch::Call;
+use crate::process::call::Call;
 use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};
 use unix_core::ipc::sysv_msg::{COPY, EXCEPT, MOST_BYTES, QUEUE_BYTES};

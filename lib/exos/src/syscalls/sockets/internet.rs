@@ -7,7 +7,7 @@ use crate::descriptor::sockets::internet_socket::{ECHO_V4, ECHO_V6, InternetSock
 use crate::descriptor::sockets::netlink::Netlink;
 use crate::descriptor::sockets::socket::wait_until;
 use crate::hw::usercopy;
-use crate::syscalls::dispatch::Call;
+use crate::process::call::Call;
 use crate::syscalls::events::event_fds::open;
 use alloc::sync::Arc;
 use alloc::vec::Vec;

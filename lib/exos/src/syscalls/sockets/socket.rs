@@ -9,7 +9,7 @@ use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::sockets::netlink::Netlink;
 use crate::descriptor::sockets::socket::{Kind, Socket, wait_until};
 use crate::hw::usercopy;
-use crate::syscalls::dispatch::Call;
+use crate::process::call::Call;
 use crate::syscalls::events::event_fds::open;
 use alloc::format;
 use alloc::sync::Arc;

@@ -11,7 +11,7 @@ use crate::descriptor::sockets::socket::{Kind, Outgoing, Socket};
 use crate::hw::usercopy;
 use crate::pipe::Pipe;
 use crate::pipe::message_frames::{Frame, LONGEST, Manner};
-use crate::syscalls::dispatch::Call;
+use crate::process::call::Call;
 use ::internet::option::Sort;
 use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};

@@ -4,7 +4,7 @@ use super::internet_option;
 use super::socket::{UNIX, with_socket};
 use crate::descriptor::sockets::socket::Socket;
 use crate::hw::usercopy;
-use crate::syscalls::dispatch::Call;
+use crate::process::call::Call;
 use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};
 
