@@ -51,7 +51,7 @@ impl ImageTables {
 
 /// The header of an image with these tables.
 pub const fn header(tables: Tables) -> Header {
-    Header::new(child_start::first, gate::stub_entry, tables)
+    Header::new(child_start::first, gate::stub_entry, gate::return_failed, tables)
 }
 
 /// Makes this program an image of ExOS that works by `$tables`, to be linked with `lib/exos/link/image.ld`.

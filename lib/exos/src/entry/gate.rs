@@ -283,7 +283,8 @@ extern "C" fn refuse_return(context: &mut Context) -> u32 {
     left::SIGNALS
 }
 
-/// Entered with RSP at the context where the registers of a frame could not be read in the end.
+/// Entered by way of the image's header, with RSP at the context where the registers of a frame could not be read in
+/// the end.
 #[unsafe(naked)]
 pub extern "C" fn return_failed() {
     naked_asm!("mov rdi, rsp", "call {refuse}", "jmp {rest}", refuse = sym refuse_return, rest = sym rest)

@@ -1,6 +1,7 @@
 //! What an image of ExOS begins with: how the session, and the image itself, find their way into it.
 
 use core::any::Any;
+use core::mem::offset_of;
 use linux_abi::address_map::IMAGE;
 
 /// The first word of the ExOS image.
@@ -17,6 +18,7 @@ pub struct Header {
     stub_entry: extern "C" fn(),
     end: &'static u8,
     tables: Tables,
+    return_failed: extern "C" fn(),
 }
 
 /// The tables of an image, whose type a layer above knows.
@@ -27,9 +29,17 @@ unsafe extern "C" {
 }
 
 impl Header {
-    /// That of an image with these tables, in which processes begin at `first` and stubs of rewritten calls enter at
-    /// `stub_entry`.
-    pub const fn new(first: extern "C" fn(u64), stub_entry: extern "C" fn(), tables: Tables) -> Self {
+    /// Address of the word that says where the return from a handler continues, whose frame cannot be read any more.
+    pub const RETURN_FAILED: u64 = IMAGE + offset_of!(Self, return_failed) as u64;
+
+    /// That of an image with these tables, in which processes begin at `first`, stubs of rewritten calls enter at
+    /// `stub_entry`, and returns from handlers that fail in the end continue at `return_failed`.
+    pub const fn new(
+        first: extern "C" fn(u64),
+        stub_entry: extern "C" fn(),
+        return_failed: extern "C" fn(),
+        tables: Tables,
+    ) -> Self {
         Self {
             magic: IMAGE_MAGIC,
             version: abi::VERSION,
@@ -39,6 +49,7 @@ impl Header {
             // SAFETY: only the address of what the linker script defines is taken.
             end: unsafe { &image_end },
             tables,
+            return_failed,
         }
     }
 }

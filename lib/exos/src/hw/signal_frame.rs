@@ -4,6 +4,7 @@
 //! Invariant: what a program finds is the layout of [`Frame`]; words that Linux leaves as they are stay as they are.
 //! A fault in the middle resumes at the end of the function, as in [`super::usercopy`].
 
+use super::header::Header;
 use super::usercopy::{check, outcome};
 use abi::exposed::KernelInfo;
 use abi::feature;
@@ -167,9 +168,11 @@ core::arch::global_asm!(
     "iretq",
     ".global exos_resume_from_frame_end",
     "exos_resume_from_frame_end:",
-    "jmp {failed}",
+    // The header of the image names the gate. RSP alone counts there.
+    "movabs rax, {failed}",
+    "jmp qword ptr [rax]",
     ".popsection",
-    failed = sym crate::entry::gate::return_failed,
+    failed = const Header::RETURN_FAILED,
     flags = const offset_of!(Frame, flags), context_flags = const USER_CONTEXT_FLAGS,
     link = const offset_of!(Frame, link), old_mask = const offset_of!(Frame, old_mask),
     mask = const offset_of!(Frame, mask), vectors = const offset_of!(Frame, vectors),
