@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Offset of the [`LibraryWords`] in the private page, and from GS base.
 pub const LIBRARY: u64 = size_of::<PrivateWords>() as u64;
 /// Words that the library OS may use as it likes.
-pub const FREE_WORDS: usize = 16;
+pub const FREE_WORDS: usize = 20;
 
 /// What the runtime keeps of one environment. Written by the environment itself; its creator fills in the words that
 /// say so.
@@ -64,7 +64,7 @@ pub struct LibraryWords {
     /// See `archive`. Filled in by the creator.
     pub archive_bytes: AtomicU64,
     /// Not used.
-    pub unused: [AtomicU64; 5],
+    pub unused: [AtomicU64; 1],
     /// For the library OS.
     pub free: [AtomicU64; FREE_WORDS],
 }
@@ -159,16 +159,16 @@ pub const fn free_offset(index: usize) -> u64 {
     LIBRARY + offset_of!(LibraryWords, free) as u64 + index as u64 * 8
 }
 
-/// Such a word of the running environment, by its offset ([`free_offset`]), that keeps its value once it was read. The
-/// compiler may read it once for all uses in a function.
+/// Such a word of the running environment, by its index, that keeps its value once it was read. The compiler may read
+/// it once for all uses in a function.
 #[inline]
-pub fn constant_word<const OFFSET: u64>() -> u64 {
-    const { assert!(OFFSET.is_multiple_of(8) && OFFSET < PAGE_SIZE, "the private page has no such word") };
+pub fn constant_word<const INDEX: usize>() -> u64 {
     let word: u64;
-    // SAFETY: as in `private_word`; what does not change may be read at any time.
+    // SAFETY: as in `private_word`, where `free_offset` has checked the index; what does not change may be read at any
+    // time.
     unsafe {
         core::arch::asm!(
-            "mov {}, gs:[{}]", out(reg) word, const OFFSET,
+            "mov {}, gs:[{}]", out(reg) word, const free_offset(INDEX),
             options(pure, nomem, nostack, preserves_flags)
         );
     }

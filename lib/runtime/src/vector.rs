@@ -25,6 +25,9 @@ pub struct State {
     layout: Layout,
 }
 
+// SAFETY: the state owns its memory, which no thread but the one that has the state reads or writes.
+unsafe impl Send for State {}
+
 /// Size of the legacy area, which FXSAVE writes and XSAVE begins with.
 const LEGACY_BYTES: usize = 512;
 /// Offset and value of MXCSR in the initial state.

@@ -3,10 +3,9 @@
 //! A request is cut at the borders of the server's lines. The process waits for the word of a line without a lock, and
 //! its other threads go on. As on Linux no signal ends that wait.
 
-use crate::hw::current::process;
 use crate::hw::disk;
 use crate::hw::usercopy;
-use crate::server::client::disk_line;
+use crate::server::client::{self, disk_line};
 use crate::wait;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -49,7 +48,7 @@ impl BlockDevice {
     }
 
     fn request(&self, request: DiskRequest, place: (u64, u64), ticket: u64) -> Result<Progress> {
-        let waits = process().files.lock().disk(self.node, request, place, ticket)?;
+        let waits = client::files().lock().disk(self.node, request, place, ticket)?;
         Ok(waits.map_or(Progress::Done, |(line, ticket)| Progress::Waits(line, ticket)))
     }
 
@@ -102,7 +101,7 @@ impl BlockDevice {
             let (to, mut got) = (to + done, 0);
             Self::repeat(|ticket| {
                 usercopy::with_range(to, bytes, true, |reachable| {
-                    let mut files = process().files.lock();
+                    let mut files = client::files().lock();
                     if let Some((line, ticket)) = files.disk(self.node, request, (at + done, reachable), ticket)? {
                         return Ok(Progress::Waits(line, ticket));
                     }
@@ -120,7 +119,7 @@ impl BlockDevice {
         let mut all = vec![0; count as usize];
         let done = Self::pieces(at, count, |done, bytes| {
             Self::repeat(|ticket| {
-                let mut files = process().files.lock();
+                let mut files = client::files().lock();
                 if let Some((line, ticket)) = files.disk(self.node, DiskRequest::Read, (at + done, bytes), ticket)? {
                     return Ok(Progress::Waits(line, ticket));
                 }
@@ -149,7 +148,7 @@ impl BlockDevice {
             let (from, mut got) = (from + done, 0);
             Self::repeat(|ticket| {
                 usercopy::with_range(from, bytes, false, |reachable| {
-                    let mut files = process().files.lock();
+                    let mut files = client::files().lock();
                     files.window_from_program(from, reachable)?;
                     got = reachable;
                     let waits = files.disk(self.node, DiskRequest::Write, (at + done, reachable), ticket)?;
@@ -171,7 +170,7 @@ impl BlockDevice {
         }
         Self::pieces(at, room, |done, count| {
             Self::repeat(|ticket| {
-                let mut files = process().files.lock();
+                let mut files = client::files().lock();
                 files.put(&bytes[done as usize..][..count as usize])?;
                 let waits = files.disk(self.node, DiskRequest::Write, (at + done, count), ticket)?;
                 Ok(waits.map_or(Progress::Done, |(line, ticket)| Progress::Waits(line, ticket)))
@@ -216,7 +215,7 @@ const ALL: u64 = 0;
 /// # Errors
 /// `EIO` or `ENOSPC` where something could not be written.
 pub fn sync_file(node: u64) -> Result<()> {
-    if disk::find(0).is_none() { Ok(()) } else { process().files.lock().sync_files(node, false) }
+    if disk::find(0).is_none() { Ok(()) } else { client::files().lock().sync_files(node, false) }
 }
 
 /// Makes all files durable on the volume of a file or directory.
@@ -224,7 +223,7 @@ pub fn sync_file(node: u64) -> Result<()> {
 /// # Errors
 /// As [`sync_file`].
 pub fn sync_volume(node: u64) -> Result<()> {
-    if disk::find(0).is_none() { Ok(()) } else { process().files.lock().sync_files(node, true) }
+    if disk::find(0).is_none() { Ok(()) } else { client::files().lock().sync_files(node, true) }
 }
 
 /// Gives up the clean pages of a file that a disk keeps.
@@ -232,7 +231,7 @@ pub fn sync_volume(node: u64) -> Result<()> {
 /// # Errors
 /// Those of the connection with the server.
 pub fn discard(node: u64) -> Result<()> {
-    if disk::find(0).is_none() { Ok(()) } else { process().files.lock().discard(node) }
+    if disk::find(0).is_none() { Ok(()) } else { client::files().lock().discard(node) }
 }
 
 /// Writes back all files and flushes every disk: `sync`.
@@ -241,13 +240,13 @@ pub fn sync_all() {
         return;
     }
     // As on Linux, sync tells of no error.
-    let _ = process().files.lock().sync_files(ALL, false);
+    let _ = client::files().lock().sync_files(ALL, false);
     for number in 0..vfs::disk_number::MOST {
         if disk::find(number).is_none() {
             return;
         }
         let _ = BlockDevice::repeat(|ticket| {
-            let waits = process().files.lock().sync_disk(number, ticket)?;
+            let waits = client::files().lock().sync_disk(number, ticket)?;
             Ok(waits.map_or(Progress::Done, |(line, ticket)| Progress::Waits(line, ticket)))
         });
     }

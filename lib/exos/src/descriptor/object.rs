@@ -185,7 +185,7 @@ impl Object {
     #[inline]
     pub fn closed(&self, last: bool, locks: u64) {
         match self {
-            Self::File { node } | Self::Directory { node } => process().files.lock().close(*node, last, locks),
+            Self::File { node } | Self::Directory { node } => client::files().lock().close(*node, last, locks),
             _ => self.closed_beside_files(last),
         }
     }
@@ -212,7 +212,7 @@ impl Object {
     #[inline(never)]
     fn gone_beside_files(&self) {
         if let Some(node) = self.node() {
-            process().files.lock().hold(node, false);
+            client::files().lock().hold(node, false);
         }
     }
 
@@ -223,7 +223,7 @@ impl Object {
             other.each_pipe(&mut |pipe, side| pipe.release_end(side, process().environment()));
         }
         if let Self::File { node } | Self::Directory { node } = self {
-            process().files.lock().close_one(*node);
+            client::files().lock().close_one(*node);
         }
     }
 
@@ -296,7 +296,7 @@ impl Object {
     /// Something more in this process is open on it.
     pub fn reopened(&self) {
         if let Some(node) = self.node() {
-            process().files.lock().hold(node, true);
+            client::files().lock().hold(node, true);
         }
     }
 
@@ -477,7 +477,7 @@ impl OpenFile {
         let at = if self.flags() & linux::O_APPEND != 0 { APPEND } else { self.offset() };
         let room = self.room_in_file(node, at, bytes.len() as u64)?;
         let bytes = &bytes[..room as usize];
-        let (done, end) = process().files.lock().write(node, at, bytes)?;
+        let (done, end) = client::files().lock().write(node, at, bytes)?;
         self.set_offset(end);
         self.end_write(done)
     }
@@ -675,7 +675,7 @@ impl OpenFile {
     /// Writes bytes of ExOS at a place of its file, as far as the process's limit allows.
     pub(crate) fn write_at(&self, node: u64, at: u64, bytes: &[u8]) -> Result<u64> {
         let room = self.room_in_file(node, at, bytes.len() as u64)?;
-        process().files.lock().write(node, at, &bytes[..room as usize]).map(|(done, _)| done)
+        client::files().lock().write(node, at, &bytes[..room as usize]).map(|(done, _)| done)
     }
 
     /// How many bytes the process may write at a place of a file.
@@ -683,7 +683,7 @@ impl OpenFile {
         if process().limits.lock().soft(linux::RLIMIT_FSIZE) == UNLIMITED {
             return Ok(count);
         }
-        let at = if at == APPEND { process().files.lock().status_of(node)?.size } else { at };
+        let at = if at == APPEND { client::files().lock().status_of(node)?.size } else { at };
         super::file_room::file_room(at, count)
     }
 
@@ -711,7 +711,7 @@ impl OpenFile {
         while done < count {
             let (from, bytes) = (from.saturating_add(done), (count - done).min(WINDOW_BYTES));
             let written = usercopy::with_range(from, bytes, false, |reachable| {
-                let written = process().files.lock().write_from_program(node, at, from, reachable)?;
+                let written = client::files().lock().write_from_program(node, at, from, reachable)?;
                 Ok((written, reachable))
             });
             match written {
@@ -745,7 +745,7 @@ fn read_file(node: u64, at: u64, to: u64, count: u64) -> Result<u64> {
     while done < count {
         let (to, bytes) = (to.saturating_add(done), (count - done).min(WINDOW_BYTES));
         let read = usercopy::with_range(to, bytes, true, |reachable| {
-            let now = process().files.lock().read_to_program(node, at.saturating_add(done), to, reachable)?;
+            let now = client::files().lock().read_to_program(node, at.saturating_add(done), to, reachable)?;
             Ok((now, reachable))
         });
         let (now, reachable) = match read {

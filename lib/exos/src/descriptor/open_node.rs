@@ -5,7 +5,7 @@ use super::open_file::OpenFile;
 use crate::descriptor::block_device::BlockDevice;
 use crate::hw::current::process;
 use crate::pipe::{self, Pipe, Side};
-use crate::server::client::Opened;
+use crate::server::client::{self, Opened};
 use crate::terminal::{control, pty_master};
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
@@ -15,7 +15,7 @@ use vfs::namespace::ROOT;
 /// Opens an absolute path for ExOS itself; the result is a descriptor of the program.
 pub(crate) fn open_absolute(path: &[u8], flags: u32) -> Result<u64> {
     let process = process();
-    let found = process.files.lock().open(ROOT, path, flags, 0)?;
+    let found = client::files().lock().open(ROOT, path, flags, 0)?;
     process.install(open_node(found.here(Errno::ENXIO)?, flags)?, 0, flags & linux::O_CLOEXEC != 0)
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn open_node(opened: Opened, flags: u32) -> Result<OpenFile> {
         _ => return Err(released(node, Errno::ENXIO)),
     };
     if object.node() != Some(node) {
-        process().files.lock().hold(node, false);
+        client::files().lock().hold(node, false);
     }
     OpenFile::new(object, of_description(flags))
 }
@@ -47,7 +47,7 @@ pub(crate) const fn of_description(flags: u32) -> u32 {
 }
 
 pub(crate) fn released(node: u64, error: Errno) -> Errno {
-    process().files.lock().hold(node, false);
+    client::files().lock().hold(node, false);
     error
 }
 

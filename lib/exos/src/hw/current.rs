@@ -1,47 +1,111 @@
-//! The process that this environment runs: a pointer in its area (DESIGN.md §5), never a static.
+//! The words of the environment's area that lead to the records of the running process and thread (DESIGN.md §5).
+//! Nothing here is a static.
+//!
+//! A record consists of parts. Each layer has a part of its own, a word that leads to it, and a function that returns
+//! it. So no layer needs the types of the layers above it. `process::current` fills in the words of a process.
+//!
+//! Invariants:
+//! - a word holds 0, or the address of a record of the type that [`Holds`] names for it; there is one such type for
+//!   each word, because a trait has one implementation for a type;
+//! - records are never freed, and fork copies the heap that they lie in: an address stays right, in a child too;
+//! - a word that is not 0 never changes.
 
 use crate::process::Process;
 use crate::process::thread::Thread;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use runtime::area::{self, Area};
+use runtime::lock::Lock;
 
-/// Free words of the area that ExOS uses.
+/// Free words of the area that ExOS uses, by their index.
 pub mod word {
-    /// The process.
-    pub const PROCESS: usize = 0;
-    /// Its number, for `getpid` without a table.
-    pub const NUMBER: usize = 1;
+    /// The number of the process, for `getpid` without a table.
+    pub const NUMBER: usize = 0;
     /// Where stubs of rewritten calls jump.
-    pub const STUB_ENTRY: usize = 2;
-    /// The thread.
-    pub const THREAD: usize = 3;
+    pub const STUB_ENTRY: usize = 1;
     /// Not 0 once a fault in ExOS has made the process end.
-    pub const GIVEN_UP: usize = 4;
+    pub const GIVEN_UP: usize = 2;
+    /// The state of a service, where the environment runs one.
+    pub const SERVICE: usize = 3;
+    /// The process.
+    pub const PROCESS: usize = 4;
+    /// The thread.
+    pub const THREAD: usize = 5;
+    /// The connection to the server.
+    pub const FILES: usize = 6;
 }
 
-/// The process of the running environment. There is one from the first instruction of its life on: see [`adopt`].
+/// A word of the area, by its index.
+#[derive(Debug)]
+pub struct Word<const INDEX: usize>;
+
+/// Says of a word which record it leads to.
+pub trait Holds {
+    /// The record.
+    type Record: Sync + 'static;
+}
+
+impl Holds for Word<{ word::PROCESS }> {
+    type Record = Process;
+}
+
+impl Holds for Word<{ word::THREAD }> {
+    type Record = Thread;
+}
+
+/// The record that a word leads to. There is one from the first instruction of a process on.
+#[inline]
+pub fn record<const INDEX: usize>() -> &'static <Word<INDEX> as Holds>::Record
+where
+    Word<INDEX>: Holds,
+{
+    let address = area::constant_word::<INDEX>();
+    assert!(address != 0, "this environment runs no process");
+    // SAFETY: the word is not 0, so that it holds the address of such a record, by the invariants above.
+    unsafe { &*(address as *const <Word<INDEX> as Holds>::Record) }
+}
+
+/// The same in an environment that may run no process, as the session's.
+#[inline]
+pub fn find_record<const INDEX: usize>() -> Option<&'static <Word<INDEX> as Holds>::Record>
+where
+    Word<INDEX>: Holds,
+{
+    (area::constant_word::<INDEX>() != 0).then(record::<INDEX>)
+}
+
+/// The index and the value of a word that leads to a record: for the area of an environment that does not run yet.
+pub fn value<const INDEX: usize>(record: &'static <Word<INDEX> as Holds>::Record) -> (usize, u64)
+where
+    Word<INDEX>: Holds,
+{
+    (INDEX, core::ptr::from_ref(record) as u64)
+}
+
+/// A word of the running environment leads to `record` from now on, for ever.
+pub fn set_record<const INDEX: usize>(record: &'static <Word<INDEX> as Holds>::Record)
+where
+    Word<INDEX>: Holds,
+{
+    let (index, address) = value::<INDEX>(record);
+    Area::current().library().free[index].store(address, Release);
+}
+
+/// The process of the running environment.
 #[inline]
 pub fn process() -> &'static Process {
-    let address = area::constant_word::<{ area::free_offset(word::PROCESS) }>();
-    assert!(address != 0, "this environment runs no process");
-    // SAFETY: the word holds what `adopt` put there, which is never freed, or the same address after a fork, where the
-    // heap that it points into was copied.
-    unsafe { &*(address as *const Process) }
+    record::<{ word::PROCESS }>()
 }
 
 /// The thread that the running environment is.
 #[inline]
 pub fn thread() -> &'static Thread {
-    let address = area::constant_word::<{ area::free_offset(word::THREAD) }>();
-    assert!(address != 0, "this environment runs no thread");
-    // SAFETY: as for `process`.
-    unsafe { &*(address as *const Thread) }
+    record::<{ word::THREAD }>()
 }
 
 /// The same in an environment that may run no thread, as the session's.
 pub fn thread_if_any() -> Option<&'static Thread> {
-    (area::constant_word::<{ area::free_offset(word::THREAD) }>() != 0).then(thread)
+    find_record::<{ word::THREAD }>()
 }
 
 /// Words in the record of a thread, which stays as long as the process.
@@ -63,22 +127,14 @@ pub fn is_adopted() -> bool {
     Area::current().library().free[word::PROCESS].load(Relaxed) != 0
 }
 
-/// Makes `process` the one that this environment runs, for ever, as this thread of it.
-pub fn adopt(process: &'static Process, thread: &'static Thread) {
-    let library = Area::current().library();
-    let free = &library.free;
-    free[word::THREAD].store(core::ptr::from_ref(thread) as u64, Release);
-    free[word::PROCESS].store(core::ptr::from_ref(process) as u64, Release);
-}
-
 /// Gives the environment of a service its state: the address of a `Lock<T>` that lives as long as the machine.
 pub fn set_service_state(address: u64) {
-    Area::current().library().free[word::PROCESS].store(address, Release);
+    Area::current().library().free[word::SERVICE].store(address, Release);
 }
 
 /// The state of the service that this environment is.
-pub fn service_state<T>() -> &'static runtime::lock::Lock<T> {
-    let address = Area::current().library().free[word::PROCESS].load(Relaxed);
+pub fn service_state<T>() -> &'static Lock<T> {
+    let address = Area::current().library().free[word::SERVICE].load(Relaxed);
     // SAFETY: `set_service_state` put the address of a leaked lock of this type there before the service began.
-    unsafe { &*(address as *const runtime::lock::Lock<T>) }
+    unsafe { &*(address as *const Lock<T>) }
 }

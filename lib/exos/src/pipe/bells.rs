@@ -8,7 +8,7 @@
 //! - a process that is destroyed rings nothing: a sleeper watches the end of a process at the other side, too.
 
 use super::pipe_end::{HOLDERS_TO_READ, HOLDERS_TO_WRITE, Pipe, READERS, Side, WRITERS};
-use crate::hw::current::{is_adopted, process, thread};
+use crate::hw::current::{is_adopted, thread};
 use crate::server::client;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -92,7 +92,7 @@ pub(crate) fn ring_pending() {
 #[inline(never)]
 fn ring_now() {
     // Without a server no sleeper has a bell.
-    let _ = process().files.lock().ring(thread().bells.swap(0, Relaxed));
+    let _ = client::files().lock().ring(thread().bells.swap(0, Relaxed));
 }
 
 /// The terms of a sleep over bells, with what becomes true by the end of a process at the other side of a pipe. Where

@@ -4,6 +4,7 @@ use crate::descriptor::object::Event;
 use crate::descriptor::sockets::socket_shared::SETTINGS_WORDS;
 use crate::hw::current::{is_adopted, process};
 use crate::hw::mapping::{Mapping, Mappings};
+use crate::server::client;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -160,7 +161,7 @@ impl Pipe {
     /// The pipe of a FIFO whose node is held.
     pub fn open_fifo(node: u64) -> Result<Self> {
         let process = process();
-        let pages = process.files.lock().fifo(node)?;
+        let pages = client::files().lock().fifo(node)?;
         let pipe = Self::open(&mut process.mappings.lock(), &pages, process.session_key)?;
         Ok(Self { node, ..pipe })
     }

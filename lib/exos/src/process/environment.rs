@@ -6,6 +6,7 @@
 //! access list begins with the session's name, then its own.
 
 use super::cpu_placement;
+use super::current;
 use super::reclaim::{self, DeadAccessList, still_present};
 use crate::hw::current::word;
 use crate::hw::page_tables::{TableEditor, link_common};
@@ -49,10 +50,8 @@ pub struct StartInfo {
     pub function: (u64, u64),
     /// Address of the heap; 0 where it has none yet.
     pub heap: u64,
-    /// Address of the process record; 0 where it has none yet.
-    pub process: u64,
-    /// Address of the record of its thread; 0 where it has none yet.
-    pub thread: u64,
+    /// Words that lead to the records of its process and thread; zeros where it has none yet.
+    pub records: current::Words,
     /// Address that stubs of rewritten calls jump to.
     pub stub_entry: u64,
     /// Whether it has a key in [`BORROWED_SLOT`].
@@ -231,13 +230,18 @@ pub fn give_keys(number: EnvironmentId, session: KeyIndex, power: KeyIndex, chan
     Ok(())
 }
 
+/// Words of a new area that do not lead to records.
+const FIRST_WORDS: usize = 12;
+/// Words of a new area.
+const AREA_WORDS: usize = FIRST_WORDS + current::WORDS;
+
 /// Words of the first private page of a new environment whose area lies at `place`: their offsets and values.
-pub fn area_words(beginning: &StartInfo, place: u64, channel: bool) -> [(usize, u64); 14] {
+pub fn area_words(beginning: &StartInfo, place: u64, channel: bool) -> [(usize, u64); AREA_WORDS] {
     let upcall_stack_end = place + (1 + AREA_PRIVATE_PAGES as u64) * PAGE_SIZE;
     let keys = 0b1011 | u64::from(channel) << CHANNEL_SLOT.0 | u64::from(beginning.borrows) << BORROWED_SLOT.0;
     let library = |offset: usize| LIBRARY as usize + offset;
     let free = |index: usize| LIBRARY as usize + offset_of!(LibraryWords, free) + index * 8;
-    [
+    let first = [
         (offset_of!(PrivateWords, slice_start_entry), beginning.entry),
         (offset_of!(PrivateWords, critical_section), 1),
         (offset_of!(PrivateWords, gate_start), beginning.gate.0),
@@ -249,10 +253,13 @@ pub fn area_words(beginning: &StartInfo, place: u64, channel: bool) -> [(usize, 
         (library(offset_of!(LibraryWords, start_stack)), upcall_stack_end - ROOM_ABOVE),
         (library(offset_of!(LibraryWords, start_function)), beginning.function.0),
         (library(offset_of!(LibraryWords, start_argument)), beginning.function.1),
-        (free(word::PROCESS), beginning.process),
-        (free(word::THREAD), beginning.thread),
         (free(word::STUB_ENTRY), beginning.stub_entry),
-    ]
+    ];
+    let mut all = [(0, 0); AREA_WORDS];
+    let (to, records) = all.split_at_mut(FIRST_WORDS);
+    to.copy_from_slice(&first);
+    records.copy_from_slice(&beginning.records.map(|(index, value)| (free(index), value)));
+    all
 }
 
 /// Writes words of a page.

@@ -9,6 +9,7 @@
 pub mod call;
 pub mod children;
 pub mod cost;
+pub mod current;
 pub mod environment;
 pub mod exec;
 mod exec_file;

@@ -53,7 +53,7 @@ pub(crate) fn ask_path(number: u64, path: &[u8]) -> Result<(u64, Vec<u8>)> {
             }
             Progress::Part(_) if runtime::clock::now() >= deadline => {
                 let words = [question, NO_LONGER_WANTED, 0, 0, 0];
-                let _ = process.files.lock().on_object(Request::TakeReply, words);
+                let _ = client::files().lock().on_object(Request::TakeReply, words);
                 return Err(Errno::EACCES);
             }
             Progress::Part(_) => {}
@@ -71,7 +71,7 @@ fn submit(number: u64, request: &[u8]) -> Result<u64> {
     loop {
         let (some, more) = rest.split_at(rest.len().min(WINDOW_BYTES as usize));
         let words = [number, some.len() as u64, question, u64::from(!more.is_empty()), 0];
-        [question, ..] = process().files.lock().on_object_with(Request::Submit, words, some)?;
+        [question, ..] = client::files().lock().on_object_with(Request::Submit, words, some)?;
         if more.is_empty() {
             return Ok(question);
         }
@@ -98,7 +98,7 @@ enum Progress {
 
 /// Takes as much of an answer as is there, once it is whole.
 fn take(question: u64, bytes: &mut Vec<u8>) -> Result<Progress> {
-    let mut files = process().files.lock();
+    let mut files = client::files().lock();
     loop {
         let words = [question, bytes.len() as u64, 0, 0, 0];
         let [there, error, kind, some, last] = files.on_object(Request::TakeReply, words)?;

@@ -8,6 +8,7 @@ use crate::descriptor::object::Object;
 use crate::hw::current::process;
 use crate::hw::usercopy;
 use crate::process_table;
+use crate::server::client;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::errno::{Errno, Result};
@@ -23,7 +24,7 @@ const N_TTY: u32 = 0;
 pub fn open() -> Result<Object> {
     let terminal = process().terminal.lock().clone().filter(controls).ok_or(Errno::ENXIO)?;
     if let Some(node) = terminal.node() {
-        process().files.lock().hold(node, true);
+        client::files().lock().hold(node, true);
     }
     Ok(Object::Terminal(terminal))
 }

@@ -5,6 +5,7 @@ use super::pty_master::forget;
 use crate::descriptor::object::Object;
 use crate::hw::current::{process, thread};
 use crate::process_table::{self, ProcessInfo};
+use crate::server::client;
 use crate::signal;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
@@ -105,7 +106,7 @@ pub fn set_controlling(terminal: Option<Terminal>) {
     let process = process();
     let hold = |terminal: &Option<Terminal>, hold: bool| {
         if let Some(node) = terminal.as_ref().and_then(Terminal::node) {
-            process.files.lock().hold(node, hold);
+            client::files().lock().hold(node, hold);
         }
     };
     hold(&terminal, true);

@@ -16,6 +16,7 @@ use crate::descriptor::open_node::open_absolute;
 use crate::hw::current::process;
 use crate::hw::usercopy;
 use crate::pipe::Pipe;
+use crate::server::client;
 use crate::wait;
 use alloc::format;
 use alloc::string::String;
@@ -42,8 +43,8 @@ pub struct Master {
 
 /// A fresh pseudo-terminal: what opening `/dev/ptmx` gives. The caller holds its node.
 pub fn create() -> Result<Object> {
-    let [node, slave, number] = process().files.lock().make_terminal()?;
-    let master = Master::open(node, slave).inspect_err(|_| process().files.lock().hold(node, false))?;
+    let [node, slave, number] = client::files().lock().make_terminal()?;
+    let master = Master::open(node, slave).inspect_err(|_| client::files().lock().hold(node, false))?;
     // Modes of a fresh one: as a terminal's, without UTF-8, which the program that displays it asks for.
     let usual = Modes::default();
     master.slave.reset(&Modes { input: usual.input & !linux::IUTF8, ..usual });
@@ -66,7 +67,7 @@ pub fn open_slave(node: u64) -> Result<Terminal> {
 /// A slave by a node that is held, its own or the master's.
 pub fn see(held: u64, slave: u64) -> Result<Terminal> {
     let process = process();
-    let pages = process.files.lock().terminal(held)?;
+    let pages = client::files().lock().terminal(held)?;
     let (own, ring) = pages.split_at_checked(tty_state::PAGES).ok_or(Errno::EIO)?;
     let mut windows = process.mappings.lock();
     let ring = Pipe::open(&mut windows, ring, process.session_key)?;

@@ -4,7 +4,6 @@
 use crate::descriptor::file_ops::FileOps;
 use crate::descriptor::object::Event;
 use crate::descriptor::open_file::OpenFile;
-use crate::hw::current::process;
 use crate::hw::usercopy;
 use crate::server::client;
 use crate::wait;
@@ -25,22 +24,22 @@ pub struct Watcher {
 impl Watcher {
     /// One that watches nothing yet.
     pub fn create() -> Result<Self> {
-        let mut files = process().files.lock();
+        let mut files = client::files().lock();
         let [node, ..] = files.on_object(Request::MakeWatcher, [0; 5])?;
         Ok(Self { node })
     }
 
     /// Takes a watch away.
     pub fn remove(&self, number: u32) -> Result<()> {
-        process().files.lock().on_object(Request::Unwatch, [self.node, u64::from(number), 0, 0, 0]).map(|_| ())
+        client::files().lock().on_object(Request::Unwatch, [self.node, u64::from(number), 0, 0, 0]).map(|_| ())
     }
 
     fn bytes_waiting(&self) -> Result<u64> {
-        Ok(process().files.lock().on_object(Request::EventsWaiting, [self.node, 0, 0, 0, 0])?[0])
+        Ok(client::files().lock().on_object(Request::EventsWaiting, [self.node, 0, 0, 0, 0])?[0])
     }
 
     fn take(&self, room: u64) -> Result<Vec<u8>> {
-        let mut files = process().files.lock();
+        let mut files = client::files().lock();
         let [bytes, ..] = files.on_object_with(Request::TakeEvents, [self.node, room, 0, 0, 0], b"")?;
         files.left(bytes)
     }

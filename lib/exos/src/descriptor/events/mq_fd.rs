@@ -2,7 +2,6 @@
 
 use crate::descriptor::file_ops::FileOps;
 use crate::descriptor::object::Event;
-use crate::hw::current::process;
 use crate::server::client;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -21,7 +20,7 @@ pub struct Queue {
 impl Queue {
     /// Messages and bytes of each that it may have; messages in it, bytes in it.
     pub fn status(&self) -> Result<[u64; 4]> {
-        let answer = process().files.lock().on_object(Request::QueueStatus, [self.number, 0, 0, 0, 0])?;
+        let answer = client::files().lock().on_object(Request::QueueStatus, [self.number, 0, 0, 0, 0])?;
         Ok([answer[0], answer[1], answer[2], answer[3]])
     }
 }
@@ -44,9 +43,9 @@ impl FileOps for Queue {
 
     /// A process that closes a queue wants no notice of it any more.
     fn closed(&self, ended: bool) {
-        let _ = process().files.lock().on_object(Request::QueueNotify, [self.number, 0, 0, 0, 0]);
+        let _ = client::files().lock().on_object(Request::QueueNotify, [self.number, 0, 0, 0, 0]);
         if ended {
-            let _ = process().files.lock().on_object(Request::QueueClose, [self.number, 0, 0, 0, 0]);
+            let _ = client::files().lock().on_object(Request::QueueClose, [self.number, 0, 0, 0, 0]);
         }
     }
 

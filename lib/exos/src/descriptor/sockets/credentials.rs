@@ -5,9 +5,9 @@
 //! sender of the socket could take the peer's credentials itself: such a sender could forge all the rest.
 
 use super::socket::Socket;
-use crate::hw::current::process;
 use crate::pipe::Pipe;
 use crate::pipe::message_frames::Frame;
+use crate::server::client;
 use linux_abi::errno::Result;
 use runtime::PageNumber;
 use unix_core::process::ucred::Ucred;
@@ -21,13 +21,13 @@ impl Socket {
 
     /// The peer of who connects by these two pipes, which it made: the number that says so.
     pub(crate) fn introduce(&self, outgoing: &Pipe, incoming: &Pipe) -> Result<u64> {
-        process().files.lock().vouch(TokenKind::Connection, [outgoing, incoming].map(|pipe| pipe.pages()[0].0))
+        client::files().lock().vouch(TokenKind::Connection, [outgoing, incoming].map(|pipe| pipe.pages()[0].0))
     }
 
     /// The maker of a connection by two pipes; unknown where the token is not for them.
     pub(crate) fn introduced(number: u64, pages: [PageNumber; 2]) -> Ucred {
         let pages = pages.map(|page| page.0);
-        process().files.lock().redeem(number, TokenKind::Connection, pages).unwrap_or(Ucred::UNKNOWN)
+        client::files().lock().redeem(number, TokenKind::Connection, pages).unwrap_or(Ucred::UNKNOWN)
     }
 
     /// The token that tells the receiver of this socket its peer; 0: there is none.
@@ -38,12 +38,12 @@ impl Socket {
     /// The token that tells its first redeemer a peer; 0: there is none.
     pub(crate) fn vouch_for(peer: Option<Ucred>) -> u64 {
         let Some(peer) = peer else { return 0 };
-        process().files.lock().vouch(TokenKind::Passed, peer.to_words()).unwrap_or(0)
+        client::files().lock().vouch(TokenKind::Passed, peer.to_words()).unwrap_or(0)
     }
 
     /// The peer of a socket that was passed with such a token.
     pub(crate) fn passed(number: u64, is_joined: bool) -> Option<Ucred> {
-        let redeem = |number| process().files.lock().redeem(number, TokenKind::Passed, [0; 2]);
+        let redeem = |number| client::files().lock().redeem(number, TokenKind::Passed, [0; 2]);
         let known = Some(number).filter(|number| *number != 0).map(redeem);
         known.map(|peer| peer.unwrap_or(Ucred::UNKNOWN)).or(is_joined.then_some(Ucred::UNKNOWN))
     }
@@ -58,9 +58,9 @@ impl Socket {
     /// that the program claims.
     pub(crate) fn vouch_for_sender(&self, pipe: &Pipe, claimed: Option<Ucred>) -> Result<u64> {
         match claimed {
-            Some(claimed) => process().files.lock().vouch(TokenKind::Claim, claimed.to_words()),
+            Some(claimed) => client::files().lock().vouch(TokenKind::Claim, claimed.to_words()),
             None if pipe.asks_for_senders() || self.settings.wants_credentials() => {
-                process().files.lock().vouch(TokenKind::Sender, [0; 2])
+                client::files().lock().vouch(TokenKind::Sender, [0; 2])
             }
             None => Ok(0),
         }
@@ -76,7 +76,7 @@ impl Socket {
             Some((known, peer)) if known == key => return peer,
             _ => {}
         }
-        let redeemed = process().files.lock().redeem(frame.voucher, TokenKind::Sender, [0; 2]);
+        let redeemed = client::files().lock().redeem(frame.voucher, TokenKind::Sender, [0; 2]);
         let peer = redeemed.unwrap_or(Ucred::UNKNOWN);
         *self.last_sender.lock() = Some((key, peer));
         peer

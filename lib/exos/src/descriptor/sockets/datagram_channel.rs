@@ -13,6 +13,7 @@
 use super::internet_socket::InternetSocket;
 use crate::hw::current::process;
 use crate::hw::mapping::{Mapping, PAGE_WORDS};
+use crate::server::client;
 use crate::wait;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -199,7 +200,7 @@ impl InternetSocket {
     #[cold]
     fn learn_channels(&self, changes: u64) -> Incoming {
         // A server that cannot tell has ended with all that it kept.
-        let rows = process().files.lock().datagram_channels(self.number()).unwrap_or_default();
+        let rows = client::files().lock().datagram_channels(self.number()).unwrap_or_default();
         let known = self.channels.lock().incoming.clone();
         let open = |(page, from, to)| {
             let same = |one: &&Arc<Channel>| one.window.pages()[0] == page && (one.from, one.to) == (from, to);

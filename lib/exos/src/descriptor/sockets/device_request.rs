@@ -1,8 +1,7 @@
 //! `SIOCGIF…` (netdevice(7)): what there is to know about the loopback device and the network card.
 
-use crate::hw::current::process;
 use crate::hw::{card, usercopy};
-use crate::server::client::network_card;
+use crate::server::client::{self, network_card};
 use alloc::vec::Vec;
 use internet::address::Family;
 use internet::device;
@@ -64,7 +63,7 @@ fn reset(socket: Option<u64>, argument: u64) -> Result<u64> {
     let what = usercopy::read_word(argument.saturating_add(NAME as u64))?;
     let is_reset = usercopy::read_half(what)? == 0x34 && device.name != b"lo";
     let socket = socket.filter(|_| is_reset).ok_or(Errno::EOPNOTSUPP)?;
-    process().files.lock().on_internet_socket(socket, InternetRequest::ResetCard, [0; 3]).map(|_| 0)
+    client::files().lock().on_internet_socket(socket, InternetRequest::ResetCard, [0; 3]).map(|_| 0)
 }
 
 /// `ioctl` with a request about a device.

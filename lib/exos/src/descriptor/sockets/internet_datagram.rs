@@ -8,7 +8,7 @@ use super::datagram_channel::{Channel, Incoming};
 use super::internet_socket::InternetSocket;
 use super::socket::wait_until_for;
 use crate::descriptor::object::broken_pipe;
-use crate::hw::current::process;
+use crate::server::client;
 use crate::wait;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -67,7 +67,7 @@ impl InternetSocket {
         if self.sort.is_udp() && self.send_by_channel(to, bytes, |is_v4| self.hops_and_service(is_v4, sending))? {
             return Ok(bytes.len() as u64);
         }
-        let [_, _, waiter, channel @ ..] = process().files.lock().send_datagram(self.number(), to, bytes, sending)?;
+        let [_, _, waiter, channel @ ..] = client::files().lock().send_datagram(self.number(), to, bytes, sending)?;
         wait::set_yield_target(waiter);
         if channel[0] != 0 {
             self.adopt_channel(to, channel);
@@ -215,7 +215,7 @@ impl InternetSocket {
                 channel.take(short, most, peeks).map(|(head, data)| Some(Received { head, data }))
             }
             Some((_, Source::Page)) => self.take_from_page(most, peeks).map(Some),
-            Some((_, Source::Server)) => match process().files.lock().receive_datagram(self.number(), most, !peeks) {
+            Some((_, Source::Server)) => match client::files().lock().receive_datagram(self.number(), most, !peeks) {
                 Err(Errno::EAGAIN) => Ok(None),
                 received => received.map(|(head, data)| Some(Received { head, data })),
             },

@@ -86,18 +86,18 @@ impl InternetSocket {
     /// A fresh one.
     pub fn create(family: Family, sort: Sort, protocol: u8) -> Result<Self> {
         let number = u64::from(family == Family::V6);
-        let (node, page) = process().files.lock().make_internet_socket(number, sort as u64, u64::from(protocol))?;
+        let (node, page) = client::files().lock().make_internet_socket(number, sort as u64, u64::from(protocol))?;
         Self::with_page(family, (sort, protocol), node, page)
     }
 
     fn with_page(family: Family, (sort, protocol): (Sort, u8), node: u64, page: PageNumber) -> Result<Self> {
-        let own = open_window(page, true).inspect_err(|_| process().files.lock().hold(node, false))?;
+        let own = open_window(page, true).inspect_err(|_| client::files().lock().hold(node, false))?;
         Ok(Self { family, sort, protocol, node, own, link: Lock::default(), channels: Lock::default() })
     }
 
     /// One that this process holds already: it came in a message, or over a set-id program.
     pub fn open(node: u64) -> Result<Self> {
-        let answer = process().files.lock().on_internet_socket(node, InternetRequest::Pages, [0; 3])?;
+        let answer = client::files().lock().on_internet_socket(node, InternetRequest::Pages, [0; 3])?;
         let [_, page, _, kind, ..] = answer;
         let family = if kind & 0xff == 0 { Family::V4 } else { Family::V6 };
         let sort = Sort::of(kind >> 8 & 0xff);
@@ -162,7 +162,7 @@ impl InternetSocket {
     }
 
     pub(crate) fn ask(&self, request: InternetRequest, words: [u64; 3]) -> Result<[u64; 6]> {
-        process().files.lock().on_internet_socket(self.node, request, words)
+        client::files().lock().on_internet_socket(self.node, request, words)
     }
 
     /// Binds it.

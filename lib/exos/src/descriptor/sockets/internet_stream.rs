@@ -140,7 +140,7 @@ impl InternetSocket {
     /// Opens the larger area of one side. The pages are those that the server tells.
     #[cold]
     fn open_large(&self, of_other: bool) -> Result<()> {
-        let pages = process().files.lock().large_area(self.number(), of_other)?;
+        let pages = client::files().lock().large_area(self.number(), of_other)?;
         if pages.len() as u64 * 4096 != LARGE {
             return Err(Errno::EIO);
         }

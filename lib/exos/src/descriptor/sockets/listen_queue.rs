@@ -6,6 +6,7 @@ use crate::descriptor::open_file::OpenFile;
 use crate::hw::current::process;
 use crate::hw::mapping::{Mapping, lock_in};
 use crate::pipe::{self, Pipe, Side};
+use crate::server::client;
 use crate::wait;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -45,7 +46,7 @@ impl Socket {
             return Err(Errno::EINVAL);
         }
         drop(ends);
-        process().files.lock().listen(common.page())?;
+        client::files().lock().listen(common.page())?;
         let own = process().as_peer();
         self.change(Some(description), |ends| ends.peer = Some(own));
         common.words()[BACKLOG].store(backlog.clamp(1, ROOM), SeqCst);
@@ -145,7 +146,7 @@ impl Socket {
                 return Ok(opened);
             }
         }
-        let Some((read, sent)) = process().files.lock().take_left(number)? else { return Ok(opened) };
+        let Some((read, sent)) = client::files().lock().take_left(number)? else { return Ok(opened) };
         opened.iter().flatten().for_each(|pipe| process().mappings.lock().close(pipe.window()));
         let [incoming, outgoing] = [fresh_pipe()?, fresh_pipe()?];
         incoming.fill_as_left(read, &sent)?;
@@ -162,7 +163,7 @@ impl Socket {
         {
             // The connection was accepted meanwhile, or there is no room: then the bytes are lost, as they would be
             // with the machine.
-            let _ = process().files.lock().leave_behind(number, read, &sent);
+            let _ = client::files().lock().leave_behind(number, read, &sent);
         }
     }
 

@@ -81,7 +81,7 @@ impl Netlink {
         let waiting = self.notices.lock().clone();
         for notice in waiting {
             let words = [notice.queue, ASKS_NOTICE, 0, notice.id, 0];
-            let answer = process().files.lock().on_object(Request::QueueNotify, words);
+            let answer = client::files().lock().on_object(Request::QueueNotify, words);
             let why = match answer {
                 Ok([1, ..]) => continue,
                 Ok([_, 1, ..]) => WOKEN,

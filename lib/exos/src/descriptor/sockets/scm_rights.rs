@@ -12,6 +12,7 @@ use crate::descriptor::object::{Device, Object};
 use crate::descriptor::open_file::OpenFile;
 use crate::hw::current::process;
 use crate::pipe::{Pipe, Side};
+use crate::server::client;
 use crate::terminal::Terminal;
 use crate::terminal::pty_master::{self, Master};
 use alloc::sync::Arc;
@@ -58,7 +59,7 @@ fn index_in<T: PartialEq>(all: &[T], one: &T) -> u64 {
 pub fn pack(description: &OpenFile) -> Result<Vec<u8>> {
     let mut words = words_of(description)?;
     if let Some(node) = description.object.node() {
-        words[NODE] = process().files.lock().offer(node)?;
+        words[NODE] = client::files().lock().offer(node)?;
     }
     send(description);
     Ok(words.iter().flat_map(|word| word.to_le_bytes()).collect())
@@ -156,7 +157,7 @@ pub fn drop_all(bytes: &[u8]) {
 
 fn open(mut words: [u64; WORDS]) -> Result<OpenFile> {
     if words[NODE] != 0 {
-        words[NODE] = process().files.lock().accept_offer(words[NODE])?;
+        words[NODE] = client::files().lock().accept_offer(words[NODE])?;
     }
     open_held(words)
 }

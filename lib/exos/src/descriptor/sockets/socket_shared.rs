@@ -11,6 +11,7 @@ use crate::descriptor::open_file::OpenFile;
 use crate::hw::current::process;
 use crate::hw::mapping::{Mapping, PAGE_WORDS, lock_in};
 use crate::pipe::{Pipe, Side};
+use crate::server::client;
 use crate::wait;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -336,7 +337,7 @@ impl Socket {
         let Some(common) = &self.common else { return };
         let number = common.words()[OFFER].swap(0, SeqCst);
         if number != 0 {
-            let mut files = process().files.lock();
+            let mut files = client::files().lock();
             let taken = files.accept_offer(number);
             taken.iter().for_each(|node| files.hold(*node, false));
         }
@@ -360,14 +361,14 @@ fn give_hold(offer: &AtomicU64, node: Option<u64>) {
         && let Some(node) = node
     {
         // A holder that gets none has no part in the name.
-        offer.store(process().files.lock().offer(node).unwrap_or(0), SeqCst);
+        offer.store(client::files().lock().offer(node).unwrap_or(0), SeqCst);
     }
 }
 
 /// Takes the hold that is left, and leaves another one.
 fn take_hold(offer: &AtomicU64) -> Option<u64> {
     let number = Some(offer.swap(0, SeqCst)).filter(|number| *number != 0)?;
-    let node = process().files.lock().accept_offer(number).ok()?;
+    let node = client::files().lock().accept_offer(number).ok()?;
     give_hold(offer, Some(node));
     Some(node)
 }

@@ -3,12 +3,13 @@
 use crate::descriptor::fd_pins::FdPins;
 use crate::descriptor::object::Object;
 use crate::descriptor::open_file::{OpenFile, OpenFileTable};
-use crate::hw::current::{adopt, process, thread, word};
+use crate::hw::current::{process, thread, word};
 use crate::hw::mapping::Mappings;
 use crate::hw::page_tables::PageTables;
 use crate::hw::{fpu, library_image};
 use crate::process::children::Children;
 use crate::process::cpu_time::Transferred;
+use crate::process::current::adopt;
 use crate::process::exported_pages::ExportedPages;
 use crate::process::fork::Options;
 use crate::process::futex::Futexes;

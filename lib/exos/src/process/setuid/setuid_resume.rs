@@ -5,11 +5,11 @@
 
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::sockets::scm_rights;
-use crate::hw::current::adopt;
 use crate::hw::fpu;
 use crate::process::Process;
 use crate::process::change_user;
 use crate::process::child_start;
+use crate::process::current::adopt;
 use crate::process::environment::BORROWED_SLOT;
 use crate::process::exec::{self, ExecRequest};
 use crate::process::priority;

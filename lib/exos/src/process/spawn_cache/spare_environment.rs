@@ -16,6 +16,7 @@ use crate::hw::mapping::{Mapping, Mappings, PAGE_WORDS};
 use crate::hw::page_tables::{PageTables, TableEditor};
 use crate::process::child_space::{self, SpareSpace, TableViews, fresh_tables};
 use crate::process::child_start::{self, ChildMemory};
+use crate::process::current;
 use crate::process::environment::{
     self, BORROWED_SLOT, EnvironmentBuilder, EnvironmentRef, GUARD, StartInfo, give_keys,
 };
@@ -96,8 +97,7 @@ pub(in crate::process) fn beginning() -> StartInfo {
     StartInfo {
         function: (child_start::child_entry as *const () as u64, 0),
         heap: heap::address(),
-        process: core::ptr::from_ref(process()) as u64,
-        thread: core::ptr::from_ref(thread()) as u64,
+        records: current::words(process(), thread()),
         borrows: process().borrows_key(),
         ..StartInfo::of_image()
     }

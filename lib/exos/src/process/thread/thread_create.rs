@@ -7,12 +7,12 @@ use crate::budget;
 use crate::hw::current::{area_at, process, thread, word};
 use crate::hw::{env_create, fpu, usercopy};
 use crate::loader::cpu_entry;
-use crate::process::cpu_placement;
 use crate::process::environment::{
     self, AREA_PAGES, EnvironmentRef, StartInfo, area_words, parts_of_area, write_words,
 };
 use crate::process::exit_handoff::inherit_from_thread;
 use crate::process::thread::Thread;
+use crate::process::{cpu_placement, current};
 use abi::budget::Resource;
 use abi::capability::Rights;
 use alloc::boxed::Box;
@@ -120,8 +120,7 @@ fn build(record: &'static Thread) -> Result<EnvironmentRef> {
     let beginning = StartInfo {
         function: (begin as *const () as u64, 0),
         heap: heap::address(),
-        process: core::ptr::from_ref(process) as u64,
-        thread: core::ptr::from_ref(record) as u64,
+        records: current::words(process, record),
         borrows: process.borrows_key(),
         ..StartInfo::of_image()
     };

@@ -3,7 +3,6 @@
 
 use super::Client;
 use crate::hw::card;
-use crate::hw::current::process;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -24,7 +23,7 @@ const HAS_ADDRESS: u64 = 1 << 25;
 
 /// The network card, as the server describes it. The first question waits until the card has addresses, or none came.
 pub fn network_card() -> Option<Device> {
-    card::is_there().then(|| process().files.lock().lines(Listed::Card).ok()).flatten().and_then(|text| {
+    card::is_there().then(|| super::files().lock().lines(Listed::Card).ok()).flatten().and_then(|text| {
         let text = String::from_utf8(text).ok()?;
         Device::from_lines(&text)
     })

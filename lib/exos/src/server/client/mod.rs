@@ -34,7 +34,7 @@ pub use priority_table::{priorities, priorities_in};
 pub use rpc::{TakingOver, admit, draw, draw_for_end, signal, tell_parent};
 
 use self::mapped_pages::Views;
-use crate::hw::current::{process, thread_if_any};
+use crate::hw::current::{self, Holds, Word, process, record, thread_if_any};
 use crate::hw::mapping::Mapping;
 use crate::hw::plain_wait::wait_plainly;
 use crate::loader::cpu_entry;
@@ -43,10 +43,21 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use core::sync::atomic::fence;
 use linux_abi::errno::{Errno, Result};
+use runtime::lock::Lock;
 use runtime::predicate::{Operator, clock, word};
 use runtime::transfer::{self, Kind, Message};
 use runtime::{EnvironmentId, Error, Failure, PageNumber, critical_section, exposed, time_slice};
 use unix_core::server::protocol::{self, ELSEWHERE, Request, WINDOW_BYTES, outcome};
+
+impl Holds for Word<{ current::word::FILES }> {
+    type Record = Lock<Client>;
+}
+
+/// The connection of the running process.
+#[inline]
+pub fn files() -> &'static Lock<Client> {
+    record::<{ current::word::FILES }>()
+}
 
 /// The connection of one process.
 #[derive(Debug)]

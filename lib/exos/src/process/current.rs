@@ -1,0 +1,25 @@
+//! The running process: its words in the area of its environment.
+//!
+//! Invariant: an environment has all words of its process and thread, or none ([`hw::current`](crate::hw::current)).
+
+use super::Process;
+use super::thread::Thread;
+use crate::hw::current::{set_record, value, word};
+
+/// How many words lead to the parts of a process and of a thread.
+pub const WORDS: usize = 3;
+
+/// Words of an environment's area, as indices and values.
+pub type Words = [(usize, u64); WORDS];
+
+/// The words of an environment that is going to run this thread of this process.
+pub fn words(process: &'static Process, thread: &'static Thread) -> Words {
+    [value::<{ word::FILES }>(&process.files), value::<{ word::THREAD }>(thread), value::<{ word::PROCESS }>(process)]
+}
+
+/// Makes `process` the one that this environment runs, for ever, as this thread of it.
+pub fn adopt(process: &'static Process, thread: &'static Thread) {
+    set_record::<{ word::FILES }>(&process.files);
+    set_record::<{ word::THREAD }>(thread);
+    set_record::<{ word::PROCESS }>(process);
+}
