@@ -7,7 +7,8 @@
 //! The last pages of the bank are not for everybody: see [`left_in_bank`].
 
 pub use crate::hw::bank::{left_in_bank, spare, spare_of};
-use crate::hw::current::{is_adopted, process};
+use crate::hw::current::is_adopted;
+use crate::hw::domain::domain;
 use crate::server::client;
 use abi::budget::{Figure, Resource};
 use core::sync::atomic::Ordering::Relaxed;
@@ -127,20 +128,20 @@ pub fn draw(resource: Resource, amount: u64) -> core::result::Result<(), Failure
 
 /// Takes from the bank for an environment: the running one, or one that it made.
 pub fn draw_for(to: EnvironmentId, resource: Resource, amount: u64) -> core::result::Result<(), Failure> {
-    let process = process();
-    if process.principal.load(Relaxed) != 0 {
-        let drawn = client::draw(process.server, to, resource as u64, amount);
+    let domain = domain();
+    if domain.principal.load(Relaxed) != 0 {
+        let drawn = client::draw(domain.server, to, resource as u64, amount);
         return drawn.map_err(|_| Error::OverBudget.about(resource as u64));
     }
-    if resource == Resource::Page && spare_of(process.bank, resource) < amount + left_in_bank(area::number()) {
+    if resource == Resource::Page && spare_of(domain.bank, resource) < amount + left_in_bank(area::number()) {
         return Err(Error::OverBudget.about(resource as u64));
     }
     move_from_bank(to, resource, amount)
 }
 
 fn move_from_bank(to: EnvironmentId, resource: Resource, amount: u64) -> core::result::Result<(), Failure> {
-    let process = process();
-    syscall::budget_move(process.session_key, process.bank, to, resource as u64, Figure::Limit as u64, amount)
+    let domain = domain();
+    syscall::budget_move(domain.session_key, domain.bank, to, resource as u64, Figure::Limit as u64, amount)
 }
 
 /// Takes `pages` and a few more for the end of a process that got none the ordinary way.
@@ -148,9 +149,9 @@ fn move_from_bank(to: EnvironmentId, resource: Resource, amount: u64) -> core::r
 /// # Errors
 /// The kernel's refusal, or the server's, where others have ended with what was kept for that.
 pub fn draw_for_end(pages: u64) -> core::result::Result<(), Failure> {
-    let (process, amount) = (process(), pages + FOR_ONE_END);
-    if process.principal.load(Relaxed) != 0 {
-        let drawn = client::draw_for_end(process.server, area::number(), amount);
+    let (domain, amount) = (domain(), pages + FOR_ONE_END);
+    if domain.principal.load(Relaxed) != 0 {
+        let drawn = client::draw_for_end(domain.server, area::number(), amount);
         return drawn.map_err(|_| Error::OverBudget.about(Resource::Page as u64));
     }
     move_from_bank(area::number(), Resource::Page, amount)
@@ -158,7 +159,7 @@ pub fn draw_for_end(pages: u64) -> core::result::Result<(), Failure> {
 
 /// Pages that the running process could still have.
 pub fn pages_for_processes() -> u64 {
-    let in_bank = spare_of(process().bank, Resource::Page).saturating_sub(left_in_bank(area::number()));
+    let in_bank = spare_of(domain().bank, Resource::Page).saturating_sub(left_in_bank(area::number()));
     in_bank + spare(Resource::Page)
 }
 
@@ -174,7 +175,7 @@ pub fn give_back_all() {
 
 /// Gives to the bank what is more than a process keeps, where it is so many times as much.
 fn give_back_beyond(times: u64) {
-    let (bank, key) = (process().bank, process().session_key);
+    let (bank, key) = (domain().bank, domain().session_key);
     for (resource, kept) in KEPT {
         let spare = spare(resource);
         if spare > times * kept {
@@ -220,7 +221,7 @@ pub fn total_pages() -> u64 {
 /// can use it, and its children cannot.
 pub fn claim_under(pages: &[PageNumber], list: PageNumber) {
     reserve(pages.len() as u64);
-    let key: KeyIndex = process().session_key;
+    let key: KeyIndex = domain().session_key;
     for page in pages {
         let _ = syscall::page_claim(key, *page, key, list);
     }

@@ -4,6 +4,7 @@
 //! at processes in the same way, with its own key.
 
 use crate::hw::current::process;
+use crate::hw::domain::domain;
 use crate::signal::{self, GROUP};
 use abi::budget::Resource;
 use alloc::vec::Vec;
@@ -77,7 +78,7 @@ pub struct ProcessTable {
 
 /// Processes as the running one sees them.
 pub fn sight() -> ProcessTable {
-    ProcessTable { key: process().session_key, succession: status_page::succession(process().board.words()) }
+    ProcessTable { key: domain().session_key, succession: status_page::succession(domain().board.words()) }
 }
 
 /// The living process with this number.
@@ -280,8 +281,7 @@ impl ProcessTable {
 pub fn send(number: u64, information: &Information) -> Result<u64> {
     check(information.signal)?;
     // The number of a thread means its process.
-    let is_own =
-        number == process().number() || process().threads.lock().iter().any(|one| one.shown_number() == number);
+    let is_own = number == domain().number() || process().threads.lock().iter().any(|one| one.shown_number() == number);
     if is_own {
         return if information.signal == 0 { Ok(0) } else { signal::send_own(information).map(|()| 0) };
     }
@@ -308,7 +308,7 @@ fn deliver(other: &ProcessInfo, information: &Information) -> Result<()> {
 fn signal_by_server(environment: u64, information: &Information) -> Result<()> {
     const TRIES: usize = 20;
     const PAUSE: u64 = 1_000_000;
-    let send = || crate::server::client::signal(process().server, environment, information);
+    let send = || crate::server::client::signal(domain().server, environment, information);
     for _ in 1..TRIES {
         match send() {
             Err(Errno::EAGAIN) => drop(crate::wait::wait(&[], Some(clock::now() + PAUSE))),
@@ -328,7 +328,7 @@ fn may_signal(other: &ProcessInfo, signal: u32) -> bool {
 /// A process that has made its own words unreadable is not found, but the server knows it and can end it. A child
 /// that this process has waited for is gone, also while its environment is cached for the next child.
 fn send_to_unknown(number: u64, information: &Information) -> Result<u64> {
-    let kill = || crate::server::client::signal(process().server, number, information);
+    let kill = || crate::server::client::signal(domain().server, number, information);
     if information.signal == linux::SIGKILL && !is_reaped_child(number) && kill().is_ok() {
         Ok(0)
     } else {
@@ -338,7 +338,7 @@ fn send_to_unknown(number: u64, information: &Information) -> Result<u64> {
 
 fn is_reaped_child(number: u64) -> bool {
     let creator = exposed::environment(EnvironmentId(number)).map(|info| info.creator.load(Acquire));
-    creator == Some(process().environment())
+    creator == Some(domain().environment())
         && !process().children.lock().all.iter().any(|child| child.number() == number)
 }
 
@@ -366,7 +366,7 @@ pub fn inform_group(group: u64, information: &Information) -> Result<()> {
 /// Sends a signal to every other process.
 pub fn send_to_all(signal: u32) -> Result<u64> {
     check(signal)?;
-    let own = process().number();
+    let own = domain().number();
     let information = from_user(signal, process().sender());
     sight().send_to_some(|other| other.number != own, |other| deliver(other, &information)).map(|()| 0)
 }

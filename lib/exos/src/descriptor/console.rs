@@ -1,7 +1,7 @@
 //! Output to the host, over its channel: by a console's descriptor, and by terminals.
 
 use super::object::broken_pipe;
-use crate::hw::current::process;
+use crate::hw::domain::domain;
 use crate::hw::usercopy;
 use crate::wait;
 use core::sync::atomic::Ordering::Acquire;
@@ -14,7 +14,7 @@ pub(super) const FRAME: usize = abi::host_channel::PAYLOAD;
 
 /// Sends bytes to the host, once its channel has room for them. Where the host reads no more that is a broken pipe.
 pub(crate) fn send(kind: Kind, bytes: &[u8]) -> Result<u64> {
-    let gone = &process().board.words()[status_page::OUTPUT_GONE];
+    let gone = &domain().board.words()[status_page::OUTPUT_GONE];
     if gone.load(Acquire) != 0 {
         return Err(broken_pipe());
     }
@@ -27,7 +27,7 @@ pub(crate) fn send(kind: Kind, bytes: &[u8]) -> Result<u64> {
 
 /// Sends what goes into a frame to the host: `EAGAIN` where its channel has no room for that.
 pub(crate) fn send_now(kind: Kind, bytes: &[u8]) -> Result<u64> {
-    if process().board.words()[status_page::OUTPUT_GONE].load(Acquire) != 0 {
+    if domain().board.words()[status_page::OUTPUT_GONE].load(Acquire) != 0 {
         return Err(broken_pipe());
     }
     let some = &bytes[..bytes.len().min(FRAME)];

@@ -16,6 +16,7 @@
 use super::events::epoll::Set;
 use super::open_file::OpenFile;
 use crate::hw::current::thread;
+use crate::hw::thread_context::thread_context;
 use crate::pipe::bells;
 use crate::process::Process;
 use crate::wait;
@@ -78,7 +79,7 @@ impl FdPins {
 
     /// How other threads use a description: whether any does, and whether one works with it.
     fn of_others(&self, description: &OpenFile) -> (bool, bool) {
-        let (own, number) = (thread().number(), description.number());
+        let (own, number) = (thread_context().number(), description.number());
         let first = self.records.partition_point(|one| one.description < number);
         let uses = self.records[first..].iter().take_while(|one| one.description == number);
         uses.filter(|one| one.thread != own).fold((false, false), |(_, works), one| (true, works || !one.watches))
@@ -116,7 +117,7 @@ impl Process {
 
     #[inline(never)]
     fn record_use(&self, description: &OpenFile) {
-        self.fd_pins.lock().record(description.number(), thread().number(), false);
+        self.fd_pins.lock().record(description.number(), thread_context().number(), false);
         thread().notes_uses.store(true, Relaxed);
     }
 
@@ -140,7 +141,7 @@ impl Process {
         if thread().watches_since.load(Relaxed) == 0 {
             thread().watches_since.store(self.watched_closes.load(Relaxed) + 1, Relaxed);
         }
-        uses.record(description, thread().number(), true);
+        uses.record(description, thread_context().number(), true);
         thread().notes_uses.store(true, Relaxed);
     }
 
@@ -249,7 +250,7 @@ impl Process {
             thread().notes_uses.store(false, Relaxed);
             bells::ring_pending();
             thread().watches_since.store(0, Relaxed);
-            let own = thread().number();
+            let own = thread_context().number();
             self.close_unused(|one| one.thread != own);
         }
     }
@@ -259,7 +260,7 @@ impl Process {
     pub fn end_watches(&self) {
         if thread().watches_since.load(Relaxed) != 0 {
             thread().watches_since.store(0, Relaxed);
-            let own = thread().number();
+            let own = thread_context().number();
             self.close_unused(|one| one.thread != own || !one.watches);
         }
     }

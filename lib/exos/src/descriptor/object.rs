@@ -5,6 +5,7 @@ use super::file_ops::FileOps;
 use super::open_file::OpenFile;
 use crate::descriptor::block_device::{self, BlockDevice};
 use crate::hw::current::process;
+use crate::hw::domain::domain;
 use crate::hw::usercopy;
 use crate::pipe::{self, Pipe, Side};
 use crate::server::client;
@@ -176,7 +177,7 @@ impl Object {
     #[inline]
     pub fn count_out(&self) {
         if let Self::Pipe(pipe, side) = self {
-            pipe.release_end(*side, process().environment());
+            pipe.release_end(*side, domain().environment());
         }
     }
 
@@ -220,7 +221,7 @@ impl Object {
     /// that go with any descriptor.
     pub fn closed_one(&self) {
         if let Self::Other(other) = self {
-            other.each_pipe(&mut |pipe, side| pipe.release_end(side, process().environment()));
+            other.each_pipe(&mut |pipe, side| pipe.release_end(side, domain().environment()));
         }
         if let Self::File { node } | Self::Directory { node } = self {
             client::files().lock().close_one(*node);

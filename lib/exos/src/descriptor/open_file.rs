@@ -6,6 +6,7 @@
 use super::file_ops::FileOps;
 use super::object::Object;
 use crate::hw::current::process;
+use crate::hw::domain::domain;
 use crate::hw::mapping::Mapping;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -256,7 +257,7 @@ impl OpenFile {
     /// One that another process made, by the place of its record; its reference is taken over.
     pub fn adopt(object: Object, page: PageNumber, index: usize) -> Result<Self> {
         let record = process().records.lock().adopt(page, index)?;
-        object.held(process().environment());
+        object.held(domain().environment());
         object.on_its_way(false);
         Ok(Self(Arc::new(Open { object, record, descriptors: AtomicU32::new(1), watched: AtomicBool::new(false) })))
     }
@@ -323,7 +324,7 @@ impl OpenFile {
     /// One descriptor more of this process stands for it: for the table, or to be closed.
     pub fn duplicate(&self) -> Self {
         self.descriptors.fetch_add(1, Relaxed);
-        self.refer_for(process().environment());
+        self.refer_for(domain().environment());
         self.again()
     }
 
@@ -402,7 +403,7 @@ impl OpenFileTable {
         if let Some(page) = self.pages.iter().find(|page| page.pages()[0] == number) {
             return Ok(Record::at(page, index));
         }
-        let page = process().mappings.lock().open(vec![number], process().opening_key(), true)?;
+        let page = domain().mappings.lock().open(vec![number], domain().opening_key(), true)?;
         let record = Record::at(&page, index);
         self.pages.push(page);
         Ok(record)
@@ -429,9 +430,9 @@ impl OpenFileTable {
             self.next = (number, (record.index + 1) % RECORDS);
             return Ok(record);
         }
-        let from = Allocator { key: process().session_key, ..Allocator::own() };
+        let from = Allocator { key: domain().session_key, ..Allocator::own() };
         let number = crate::budget::allocate()?;
-        let page = process().mappings.lock().open(vec![number], from.key, true)?;
+        let page = domain().mappings.lock().open(vec![number], from.key, true)?;
         self.next = (self.pages.len(), 1);
         let record = Record::adopt(&page, 0, flags);
         self.pages.push(page);

@@ -351,6 +351,7 @@ extern "C" fn exception(context: &mut Context) {
     }
     let Some((signal, code, address)) = outcome else { return thread().cpu_time.note_fault() };
     if let Some(way_out) = usercopy::fix_up(frame.rip) {
+        thread().fault_under_lock.store(process().memory_is_mine(), Relaxed);
         context.frame.rip = way_out;
         return;
     }

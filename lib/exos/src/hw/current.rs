@@ -31,8 +31,12 @@ pub mod word {
     pub const PROCESS: usize = 4;
     /// The thread.
     pub const THREAD: usize = 5;
+    /// The protection domain of the process.
+    pub const DOMAIN: usize = 6;
+    /// The context of the thread.
+    pub const THREAD_CONTEXT: usize = 7;
     /// The connection to the server.
-    pub const FILES: usize = 6;
+    pub const FILES: usize = 8;
 }
 
 /// A word of the area, by its index.
@@ -74,21 +78,12 @@ where
     (area::constant_word::<INDEX>() != 0).then(record::<INDEX>)
 }
 
-/// The index and the value of a word that leads to a record: for the area of an environment that does not run yet.
+/// The index and the value of a word that leads to a record.
 pub fn value<const INDEX: usize>(record: &'static <Word<INDEX> as Holds>::Record) -> (usize, u64)
 where
     Word<INDEX>: Holds,
 {
     (INDEX, core::ptr::from_ref(record) as u64)
-}
-
-/// A word of the running environment leads to `record` from now on, for ever.
-pub fn set_record<const INDEX: usize>(record: &'static <Word<INDEX> as Holds>::Record)
-where
-    Word<INDEX>: Holds,
-{
-    let (index, address) = value::<INDEX>(record);
-    Area::current().library().free[index].store(address, Release);
 }
 
 /// The process of the running environment.

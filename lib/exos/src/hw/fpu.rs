@@ -1,7 +1,8 @@
 //! The program's vector registers. ExOS never touches them: they are declared live for as long as a program runs, and
 //! the runtime keeps them wherever the CPU is given away ([`runtime::vector`]).
 
-use super::current::{process, thread};
+use super::domain::domain;
+use super::thread_context::thread_context;
 use alloc::vec::Vec;
 use linux_abi::errno::Result;
 use runtime::vector::State;
@@ -17,7 +18,7 @@ pub fn clear() {
 /// # Errors
 /// `ENOMEM` without room for it.
 pub fn keep() -> Result<State> {
-    let spare = process().spare_vectors.lock().take();
+    let spare = domain().spare_vectors.lock().take();
     let mut kept = spare.map_or_else(State::new, Ok)?;
     kept.save();
     Ok(kept)
@@ -27,17 +28,17 @@ pub fn keep() -> Result<State> {
 pub fn put_back(kept: State) {
     // SAFETY: ExOS is built without vector registers.
     unsafe { kept.restore() };
-    *process().spare_vectors.lock() = Some(kept);
+    *domain().spare_vectors.lock() = Some(kept);
 }
 
 /// Says that the registers hold something from now on.
 pub fn declare_live() {
-    core::mem::forget(thread().vectors.lock().live());
+    core::mem::forget(thread_context().vectors.lock().live());
 }
 
 /// Loads what the thread's record holds: from now on the registers live.
 pub fn load() {
-    let mut vectors = thread().vectors.lock();
+    let mut vectors = thread_context().vectors.lock();
     // SAFETY: ExOS is built without vector registers.
     let live = unsafe { vectors.load() };
     core::mem::forget(live);
@@ -45,7 +46,7 @@ pub fn load() {
 
 /// What the registers hold.
 pub fn copy() -> Vec<u8> {
-    let mut vectors = thread().vectors.lock();
+    let mut vectors = thread_context().vectors.lock();
     vectors.save();
     vectors.bytes().to_vec()
 }

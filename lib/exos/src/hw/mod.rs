@@ -3,8 +3,10 @@
 
 pub mod bank;
 pub mod card;
+pub mod cpu_time;
 pub mod current;
 pub mod disk;
+pub mod domain;
 pub mod env_create;
 pub mod fpu;
 pub mod header;
@@ -18,6 +20,7 @@ pub mod plain_wait;
 pub mod preload_abi;
 pub mod signal_frame;
 pub mod static_ref;
+pub mod thread_context;
 pub mod usercopy;
 pub mod volume;
 

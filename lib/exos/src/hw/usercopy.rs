@@ -3,12 +3,13 @@
 //! A program's address is checked against the range that programs have, and then used as it is. Where the copy faults
 //! and the fault cannot be repaired, the exception handler resumes at [`fix_up`], and the copy gives `EFAULT`.
 
-use crate::hw::current::process;
 use crate::hw::signal_frame;
+use crate::hw::thread_context::thread_context;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::mem::MaybeUninit;
 use core::ops::Deref;
+use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::address_map::{PAGE_SIZE, PROGRAM_END};
 use linux_abi::errno::{Errno, Result};
 use runtime::window::Window;
@@ -407,8 +408,9 @@ pub(super) fn outcome(faulted: u32) -> Result<()> {
     if faulted == 0 { Ok(()) } else { Err(fault()) }
 }
 
-/// The error of a copy that faulted: the page fault handler resolves nothing for a thread that holds its locks.
+/// The error of a copy that faulted: the page fault handler resolves nothing for a thread that holds its locks, and
+/// says so.
 #[cold]
 fn fault() -> Errno {
-    if process().memory_is_mine() { Errno::FAULT_UNDER_LOCK } else { Errno::EFAULT }
+    if thread_context().fault_under_lock.load(Relaxed) { Errno::FAULT_UNDER_LOCK } else { Errno::EFAULT }
 }

@@ -1,5 +1,6 @@
 //! Going (back) into the program: registers, segment bases, and what the CPU says of itself.
 
+use crate::hw::thread_context::thread_context;
 use core::arch::asm;
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::area::Area;
@@ -38,13 +39,13 @@ pub fn set_segment_base(base: u64) {
         // SAFETY: as above, by the call that serves where the instruction is missing.
         let _ = unsafe { context::set_fs_base(base) };
     }
-    crate::hw::current::thread().segment_base.store(base, Relaxed);
+    thread_context().segment_base.store(base, Relaxed);
 }
 
 /// The base of FS, as the program may have set it itself.
 pub fn segment_base() -> u64 {
     if !exposed::has(abi::feature::FSGSBASE) {
-        return crate::hw::current::thread().segment_base.load(Relaxed);
+        return thread_context().segment_base.load(Relaxed);
     }
     let base: u64;
     // SAFETY: as for `set_segment_base`.

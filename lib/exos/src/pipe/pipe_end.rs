@@ -3,6 +3,7 @@
 use crate::descriptor::object::Event;
 use crate::descriptor::sockets::socket_shared::SETTINGS_WORDS;
 use crate::hw::current::{is_adopted, process};
+use crate::hw::domain::domain;
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::server::client;
 use alloc::vec;
@@ -784,7 +785,7 @@ impl Pipe {
 
 /// The maker of a pipe: the process, or the session before there is one.
 fn maker() -> u64 {
-    if is_adopted() { process().environment() } else { runtime::area::number().0 }
+    if is_adopted() { domain().environment() } else { runtime::area::number().0 }
 }
 
 /// Closes the window of a pipe that this process has no end of any more.

@@ -10,6 +10,7 @@
 
 use super::pipe_end::{GROWN_BY, Pipe, SHAPE};
 use crate::hw::current::{is_adopted, process};
+use crate::hw::domain::domain;
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::signal::remote_call;
 use alloc::vec;
@@ -168,7 +169,7 @@ impl Pipe {
 
     /// All its pages, as far as they are open here.
     pub fn all_pages(&self) -> Vec<PageNumber> {
-        let beyond = process().mappings.lock().beyond(self.window()).map(|window| window.pages().to_vec());
+        let beyond = domain().mappings.lock().beyond(self.window()).map(|window| window.pages().to_vec());
         [self.pages().to_vec(), beyond.unwrap_or_default()].concat()
     }
 

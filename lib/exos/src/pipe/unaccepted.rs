@@ -2,7 +2,7 @@
 //! contents is made (`exos_server::sockets::unaccepted`).
 
 use super::pipe_end::{Pipe, Side};
-use crate::hw::current::process;
+use crate::hw::domain::domain;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
 use linux_abi::errno::Result;
@@ -47,6 +47,6 @@ impl Pipe {
     /// Closes this side of a fresh one: it has no holder.
     pub fn give_up(&self, side: Side) {
         self.leave(side);
-        self.release_end(side, process().environment());
+        self.release_end(side, domain().environment());
     }
 }

@@ -4,22 +4,30 @@
 
 use super::Process;
 use super::thread::Thread;
-use crate::hw::current::{set_record, value, word};
+use crate::hw::current::{value, word};
+use core::sync::atomic::Ordering::Release;
+use runtime::area::Area;
 
 /// How many words lead to the parts of a process and of a thread.
-pub const WORDS: usize = 3;
+pub const WORDS: usize = 5;
 
 /// Words of an environment's area, as indices and values.
 pub type Words = [(usize, u64); WORDS];
 
-/// The words of an environment that is going to run this thread of this process.
+/// The words of an environment that is going to run this thread of this process. That of the process comes last.
 pub fn words(process: &'static Process, thread: &'static Thread) -> Words {
-    [value::<{ word::FILES }>(&process.files), value::<{ word::THREAD }>(thread), value::<{ word::PROCESS }>(process)]
+    [
+        value::<{ word::DOMAIN }>(&process.domain),
+        value::<{ word::THREAD_CONTEXT }>(&thread.context),
+        value::<{ word::FILES }>(&process.files),
+        value::<{ word::THREAD }>(thread),
+        value::<{ word::PROCESS }>(process),
+    ]
 }
 
 /// Makes `process` the one that this environment runs, for ever, as this thread of it.
 pub fn adopt(process: &'static Process, thread: &'static Thread) {
-    set_record::<{ word::FILES }>(&process.files);
-    set_record::<{ word::THREAD }>(thread);
-    set_record::<{ word::PROCESS }>(process);
+    for (index, address) in words(process, thread) {
+        Area::current().library().free[index].store(address, Release);
+    }
 }

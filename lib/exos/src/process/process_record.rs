@@ -4,11 +4,11 @@ use super::call::{CallTable, Summary};
 use super::pager::OwnPages;
 use crate::descriptor::fd_pins::FdPins;
 use crate::descriptor::open_file::{OpenFile, OpenFileTable};
-use crate::hw::current::area_at;
+use crate::hw::cpu_time::Transferred;
+use crate::hw::domain::Domain;
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::hw::page_tables::PageTables;
 use crate::process::children::Children;
-use crate::process::cpu_time::Transferred;
 use crate::process::exec::ExecRequest;
 use crate::process::exec_file::ElfFile;
 use crate::process::exported_pages::ExportedPages;
@@ -28,14 +28,14 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::{Any, TypeId};
 use core::cell::Cell;
+use core::ops::Deref;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use linux_abi::errno::Result;
 use program::hot_sites::TrapCounts;
 use runtime::lock::{Guard, Lock};
 use runtime::page::Allocator;
-use runtime::vector::State;
-use runtime::{EnvironmentId, KeyIndex, PageNumber};
+use runtime::{KeyIndex, PageNumber};
 use unix_core::fd_table::FdTable;
 use unix_core::ipc::attachments::Holdings;
 use unix_core::process::fs_context::FsContext;
@@ -97,9 +97,12 @@ impl Lists {
 /// What replaced operations keep for themselves, by its type.
 pub type Extensions = BTreeMap<TypeId, Box<dyn Any + Send>>;
 
-/// A process. Locks are taken in the order of the fields; none is held while the process waits.
+/// A process: a protection domain, and what Unix adds. Locks are taken in the order of `doc/exos/locks-and-lifecycle.md`;
+/// none is held while the process waits.
 #[derive(Debug)]
 pub struct Process {
+    /// Its protection domain.
+    pub domain: Domain,
     /// What is ready for its next child, and what it makes a child of.
     pub spawn_cache: Lock<SpawnCache>,
     /// Its children.
@@ -134,8 +137,6 @@ pub struct Process {
     pub files: Lock<Client>,
     /// Records of open descriptions.
     pub records: Lock<OpenFileTable>,
-    /// Open windows.
-    pub mappings: Lock<Mappings>,
     /// Pages that it closed while relatives still use them.
     pub exported: Lock<ExportedPages>,
     /// Pages that held the copies of ExOS's data for children that are gone, for the next child.
@@ -154,15 +155,6 @@ pub struct Process {
     pub deferred_child: Lock<Option<Box<DeferredChild>>>,
     /// The terminal that controls it, if there is one.
     pub terminal: Lock<Option<Terminal>>,
-    /// What the session tells of the host: see `session::board`.
-    pub board: Mapping,
-    /// The number of the environment of its first thread.
-    pub number: AtomicU64,
-    /// The number of the environment that it began in, which is its own; 0: it is still there.
-    /// See `unix_core::session::pid_map`.
-    pub first_number: AtomicU64,
-    /// Address of the environment area of its first thread.
-    pub area: AtomicU64,
     /// Number of its parent.
     pub parent: AtomicU64,
     /// Signal that tells its parent of its end; 0: none.
@@ -175,8 +167,6 @@ pub struct Process {
     pub remains: Lock<Vec<DeadThread>>,
     /// Records of threads that ended, to be used again.
     pub spare_threads: Lock<Vec<&'static Thread>>,
-    /// Room for the vector registers of who waits for a child that has not begun.
-    pub spare_vectors: Lock<Option<State>>,
     /// The program that the first thread is to go on in, because another one asked for it.
     pub exec: Lock<Option<Box<ExecRequest>>>,
     /// Its timers.
@@ -185,19 +175,8 @@ pub struct Process {
     pub futexes: Lock<Futexes>,
     /// Session, in the sense of `setsid`.
     pub session: AtomicU64,
-    /// Where in its own ring the key lies of the session, in the machine's sense, or of the user that it is.
-    pub session_key: KeyIndex,
-    /// Where the key lies that opens what others have made; mostly the same.
-    pub opening_key: AtomicU64,
-    /// The principal whose key the process has; 0: the session's. The server puts the key there.
-    /// See `process::identity`.
-    pub principal: AtomicU64,
-    /// The server of the file system and of keys.
-    pub server: EnvironmentId,
     /// Access lists that say who may what: see [`Lists`].
     pub lists: Lists,
-    /// Environment that holds the unused budget.
-    pub bank: EnvironmentId,
     /// Table that maps the ExOS image.
     pub image_table: PageNumber,
     /// Calls that it made and ExOS does not have, by number.
@@ -220,6 +199,13 @@ pub struct Process {
     pub gate_only: AtomicBool,
 }
 
+impl Deref for Process {
+    type Target = Domain;
+    fn deref(&self) -> &Domain {
+        &self.domain
+    }
+}
+
 impl Process {
     /// The path of its working directory.
     ///
@@ -233,24 +219,6 @@ impl Process {
         }
     }
 
-    /// Its number, as programs see it.
-    pub fn number(&self) -> u64 {
-        match self.first_number.load(Relaxed) {
-            0 => self.environment(),
-            first => first,
-        }
-    }
-
-    /// The number of the environment of its first thread.
-    pub fn environment(&self) -> u64 {
-        self.number.load(Relaxed)
-    }
-
-    /// Whether this is its first thread.
-    pub fn is_first(&self, thread: &Thread) -> bool {
-        thread.number() == self.environment()
-    }
-
     /// Its number and its user, as they come along with a signal that it sends.
     pub fn sender(&self) -> u64 {
         self.number() & 0xffff_ffff | u64::from(self.credentials.lock().user.real) << 32
@@ -259,16 +227,6 @@ impl Process {
     /// Its credentials for the other end of a socket that it makes.
     pub fn as_peer(&self) -> Ucred {
         Ucred::of(self.number(), self.credentials.lock().acting())
-    }
-
-    /// The key that opens what others have made.
-    pub fn opening_key(&self) -> KeyIndex {
-        KeyIndex(self.opening_key.load(Relaxed))
-    }
-
-    /// Whether that is another one than its own.
-    pub fn borrows_key(&self) -> bool {
-        self.opening_key() != self.session_key
     }
 
     /// Whether one of its users is user 0, and this capability of Linux counts.
@@ -285,11 +243,6 @@ impl Process {
     /// Its process group.
     pub fn group(&self) -> u64 {
         self.signal_page.group().load(Acquire)
-    }
-
-    /// A word of its public page, by its index in the page.
-    pub fn public_word(&self, index: usize) -> &'static AtomicU64 {
-        area_at(self.area.load(Relaxed)).public_library(index - public::BASE)
     }
 
     /// Does something to its memory.

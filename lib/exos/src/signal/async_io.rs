@@ -11,6 +11,7 @@ use crate::descriptor::object::{Event, Object};
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::sockets::internet_socket::InternetSocket;
 use crate::hw::current::process;
+use crate::hw::domain::domain;
 use crate::process_table;
 use alloc::vec::Vec;
 use internet::option::Sort;
@@ -176,7 +177,7 @@ impl Owner {
             linux::F_OWNER_TID if let Some(thread) = thread() => thread
                 .post()
                 .put(information)
-                .and_then(|()| super::ring(process().session_key, runtime::EnvironmentId(thread.number()))),
+                .and_then(|()| super::ring(domain().session_key, runtime::EnvironmentId(thread.number()))),
             _ => process_table::send(to, information).map(|_| ()),
         };
     }

@@ -5,6 +5,7 @@ use super::deliver::{ends_by_fault, take_action};
 use crate::hw::current::thread;
 use crate::hw::fpu;
 use crate::hw::signal_frame::{self, Parts};
+use crate::hw::thread_context::thread_context;
 use crate::hw::usercopy;
 use crate::loader::vdso;
 use crate::upcalls::upcalls;
@@ -94,7 +95,7 @@ fn lay_out(stack: u64, asked: bool) -> Option<frame::Layout> {
     let usable = flags & u64::from(linux::SS_DISABLE | linux::SS_ONSTACK) == 0;
     let switched = asked && usable;
     let top = if switched { base.checked_add(size)? } else { stack };
-    let layout = frame::lay_out(top, switched, thread().vector_bytes)?;
+    let layout = frame::lay_out(top, switched, thread_context().vector_bytes)?;
     let overflows = |low: u64, high: u64| layout.frame() < low && stack <= high;
     if switched && layout.frame() < base
         || flags & u64::from(linux::SS_ONSTACK) != 0 && overflows(base, base.saturating_add(size))

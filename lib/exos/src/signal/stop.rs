@@ -1,6 +1,7 @@
 //! Stopping, and going on: job control's half of signals.
 
 use crate::hw::current::process;
+use crate::hw::domain::domain;
 use crate::process_table;
 use crate::upcalls::upcalls;
 use crate::wait;
@@ -102,7 +103,7 @@ pub fn announce(change: Change) {
 
 /// Writes a change, or 0 for none, where the parent looks.
 fn note(change: u32) {
-    let word = process().public_word(public::CHANGE);
+    let word = domain().public_word(public::CHANGE);
     let sequence = (word.load(Acquire) >> 32).wrapping_add(1);
     word.store(sequence << 32 | u64::from(change), SeqCst);
 }

@@ -4,6 +4,7 @@ use super::Terminal;
 use super::pty_master::forget;
 use crate::descriptor::object::Object;
 use crate::hw::current::{process, thread};
+use crate::hw::domain::domain;
 use crate::process_table::{self, ProcessInfo};
 use crate::server::client;
 use crate::signal;
@@ -157,7 +158,7 @@ pub fn orphan_groups(children: &[(u64, bool)]) {
     let mut groups: Vec<u64> = children.iter().filter(|(_, stopped)| *stopped).map(|(group, _)| *group).collect();
     groups.sort_unstable();
     groups.dedup();
-    let (number, own) = (process().number(), process().group());
+    let (number, own) = (domain().number(), process().group());
     let everybody: Vec<ProcessInfo> = if groups.is_empty() { Vec::new() } else { process_table::all() };
     let (ending, others): (Vec<ProcessInfo>, Vec<ProcessInfo>) =
         everybody.into_iter().partition(|other| other.number == number);

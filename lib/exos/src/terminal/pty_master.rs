@@ -14,6 +14,7 @@ use crate::descriptor::object::{Event, Object};
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::open_node::open_absolute;
 use crate::hw::current::process;
+use crate::hw::domain::domain;
 use crate::hw::usercopy;
 use crate::pipe::Pipe;
 use crate::server::client;
@@ -78,7 +79,7 @@ pub fn see(held: u64, slave: u64) -> Result<Terminal> {
 
 /// Closes the windows of a terminal that this process does not have any more.
 pub fn forget(terminal: &Terminal) {
-    let mut windows = process().mappings.lock();
+    let mut windows = domain().mappings.lock();
     terminal.windows().iter().for_each(|window| windows.close(window));
 }
 

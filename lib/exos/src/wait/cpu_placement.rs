@@ -9,6 +9,7 @@
 //! one it loses is read under that lock, too: a position that was read before may be another thread's by now.
 
 use crate::hw::current::{is_adopted, process, thread};
+use crate::hw::domain::domain;
 use crate::{budget, process_table, wait};
 use abi::budget::Resource;
 use alloc::vec::Vec;
@@ -36,7 +37,7 @@ pub fn own() -> u64 {
 /// The CPUs that the running thread may run on, in a process with these attributes.
 fn allowed(attributes: &Attributes) -> u64 {
     let thread = thread();
-    match process().is_first(thread) {
+    match domain().is_first(thread) {
         true => attributes.cpus,
         false => thread.cpus.load(Relaxed).into(),
     }
@@ -151,7 +152,7 @@ fn load(cpu: u64) -> (usize, usize) {
 /// The positions of a CPU whose owners want to run: who waits for something leaves it to the others, and the session
 /// and its server never run for long.
 pub(crate) fn wanting(cpu: u64) -> impl Iterator<Item = (u64, EnvironmentId)> {
-    let server = if is_adopted() { process().server } else { EnvironmentId::NONE };
+    let server = if is_adopted() { domain().server } else { EnvironmentId::NONE };
     slices(cpu).filter(move |(_, owner)| ![entry::FIRST, server].contains(owner) && process_table::is_runnable(owner.0))
 }
 

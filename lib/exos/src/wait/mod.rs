@@ -4,6 +4,7 @@ pub mod cpu_placement;
 
 use crate::hw::current::{is_adopted, process, thread};
 pub use crate::hw::plain_wait::wait_plainly;
+use crate::hw::thread_context::thread_context;
 use crate::pipe::bells;
 use crate::signal;
 use abi::exposed::{CpuInfo, CpuState};
@@ -137,7 +138,7 @@ fn sleep(predicate: &Predicate) {
             time_slice::yield_now();
         }
     });
-    thread().cpu_time.note_wait(since);
+    thread_context().cpu_time.note_wait(since);
 }
 
 /// Gives the rest of the slice away.
@@ -147,7 +148,7 @@ pub fn yield_now() {
     }
     let since = clock::ticks();
     time_slice::yield_now();
-    thread().cpu_time.note_wait(since);
+    thread_context().cpu_time.note_wait(since);
 }
 
 /// Where a thread gets slices of its own and wakes up, as far as that is known: CPU (32..64) and position (0..32) of
@@ -239,5 +240,5 @@ fn kick_others() {
 pub fn wait_stopped(terms: &[Term]) {
     let since = clock::ticks();
     wait_plainly(terms);
-    thread().cpu_time.note_wait(since);
+    thread_context().cpu_time.note_wait(since);
 }

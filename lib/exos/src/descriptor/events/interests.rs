@@ -16,7 +16,7 @@
 use super::interest::{Interest, Key};
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::readiness::SleeperBell;
-use crate::hw::current::process;
+use crate::hw::domain::domain;
 use crate::server::client;
 use crate::wait;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -211,7 +211,7 @@ impl Interests {
 
     /// Makes busy what rang.
     pub(super) fn hear(&mut self) {
-        let here = process().number();
+        let here = domain().number();
         if self.home != here {
             self.home = here;
             self.record = Reader::at_end(client::bell_record());

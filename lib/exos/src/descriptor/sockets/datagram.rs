@@ -7,7 +7,7 @@
 use super::socket::{Kind, Socket};
 use super::socket_shared::first_of;
 use crate::descriptor::open_file::OpenFile;
-use crate::hw::current::process;
+use crate::hw::domain::domain;
 use crate::pipe::{self, Pipe, Side};
 use linux_abi::errno::{Errno, Result};
 use runtime::PageNumber;
@@ -15,7 +15,7 @@ use runtime::PageNumber;
 impl Socket {
     /// Connects it to who reads the pipe that begins with a page.
     pub(crate) fn connect_for_datagrams(&self, description: &OpenFile, name: &[u8], page: PageNumber) -> Result<()> {
-        let pipe = Pipe::open_by_first(&mut process().mappings.lock(), page, process().session_key);
+        let pipe = Pipe::open_by_first(&mut domain().mappings.lock(), page, domain().session_key);
         let pipe = pipe.map_err(|_| Errno::ECONNREFUSED)?;
         if let Err(error) = self.check_receiver(&pipe) {
             pipe::discard(&pipe);

@@ -11,7 +11,7 @@
 //! Cost: a page for each pair of sockets and direction. Gain: a byte there and back by UDP, in `doc/benchmarks.md`.
 
 use super::internet_socket::InternetSocket;
-use crate::hw::current::process;
+use crate::hw::domain::domain;
 use crate::hw::mapping::{Mapping, PAGE_WORDS};
 use crate::server::client;
 use crate::wait;
@@ -81,7 +81,7 @@ impl Channels {
         self.before.extend(channels);
         let is_used = |channel: &Arc<Channel>| Arc::strong_count(channel) > 1;
         for channel in self.before.extract_if(.., |channel| !is_used(channel)) {
-            process().mappings.lock().close(&channel.window);
+            domain().mappings.lock().close(&channel.window);
         }
     }
 
@@ -207,7 +207,7 @@ impl InternetSocket {
             if let Some(channel) = known.iter().find(same) {
                 return Some(channel.clone());
             }
-            let window = process().mappings.lock().open(vec![page], process().session_key, true).ok()?;
+            let window = domain().mappings.lock().open(vec![page], domain().session_key, true).ok()?;
             Some(Arc::new(Channel { window, from, to }))
         };
         let fresh = Incoming { channels: Some(rows.into_iter().filter_map(open).collect()), seen: changes };
@@ -259,7 +259,7 @@ impl InternetSocket {
             _ => {
                 let pages = vec![runtime::PageNumber(page)];
                 // Without room for a window the server goes between, as before.
-                let Ok(window) = process().mappings.lock().open(pages, process().session_key, true) else { return };
+                let Ok(window) = domain().mappings.lock().open(pages, domain().session_key, true) else { return };
                 Arc::new(Channel { window, from: Endpoint::default(), to: Endpoint::default() })
             }
         };

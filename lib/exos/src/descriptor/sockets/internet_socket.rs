@@ -13,7 +13,7 @@ use super::socket::wait_until;
 use crate::descriptor::file_ops::FileOps;
 use crate::descriptor::object::Event;
 use crate::descriptor::open_file::OpenFile;
-use crate::hw::current::process;
+use crate::hw::domain::domain;
 use crate::hw::mapping::Mapping;
 use crate::hw::usercopy;
 use crate::server::client;
@@ -79,7 +79,7 @@ impl Store for InternetSocket {
 }
 
 fn open_window(page: PageNumber, writable: bool) -> Result<Mapping> {
-    process().mappings.lock().open(vec![page], process().session_key, writable)
+    domain().mappings.lock().open(vec![page], domain().session_key, writable)
 }
 
 impl InternetSocket {
@@ -556,7 +556,7 @@ impl FileOps for InternetSocket {
         let before = core::mem::take(&mut link.before);
         drop(link);
         self.channels.lock().close();
-        let mut open = process().mappings.lock();
+        let mut open = domain().mappings.lock();
         windows.iter().flatten().chain(&before).for_each(|window| open.close(window));
         open.close(&self.own);
     }

@@ -8,7 +8,7 @@
 use super::internet_socket::{InternetSocket, Link};
 use super::socket::wait_until;
 use crate::descriptor::object::{Event, broken_pipe};
-use crate::hw::current::process;
+use crate::hw::domain::domain;
 use crate::hw::mapping::{Mapping, PAGE_WORDS};
 use crate::hw::usercopy;
 use crate::server::client;
@@ -144,9 +144,9 @@ impl InternetSocket {
         if pages.len() as u64 * 4096 != LARGE {
             return Err(Errno::EIO);
         }
-        let window = process().mappings.lock().open(pages, process().session_key, !of_other)?;
+        let window = domain().mappings.lock().open(pages, domain().session_key, !of_other)?;
         let Some(mut link) = self.link() else {
-            process().mappings.lock().close(&window);
+            domain().mappings.lock().close(&window);
             return Err(Errno::ENOTCONN);
         };
         let Link { incoming, outgoing, .. } = &mut *link;

@@ -4,6 +4,7 @@
 use super::socket::{Ends, Kind, Socket, fresh_pipe, fresh_pipe_from};
 use crate::descriptor::open_file::OpenFile;
 use crate::hw::current::process;
+use crate::hw::domain::domain;
 use crate::hw::mapping::{Mapping, lock_in};
 use crate::pipe::{self, Pipe, Side};
 use crate::server::client;
@@ -102,8 +103,8 @@ impl Socket {
         drop(held);
         wait::kick_idle();
         for _ in 1..self.descriptors() {
-            incoming.held(Side::Read, process().environment());
-            outgoing.held(Side::Write, process().environment());
+            incoming.held(Side::Read, domain().environment());
+            outgoing.held(Side::Write, domain().environment());
         }
         let (incoming, outgoing) = (Some(incoming), Some(outgoing));
         Ok(Some(Ends { incoming, outgoing, request: Some(number), ..Ends::default() }))
@@ -129,8 +130,8 @@ impl Socket {
     /// The two pipes of who connected, or two like them where it has closed its socket; none where it is gone without.
     fn connection(pages: [PageNumber; 2], number: u64) -> Result<Option<[Pipe; 2]>> {
         let opened = {
-            let mut windows = process().mappings.lock();
-            match pages.map(|page| Pipe::open_by_first(&mut windows, page, process().session_key)) {
+            let mut windows = domain().mappings.lock();
+            match pages.map(|page| Pipe::open_by_first(&mut windows, page, domain().session_key)) {
                 [Ok(incoming), Ok(outgoing)] => Some([incoming, outgoing]),
                 others => {
                     others.iter().flatten().for_each(|pipe| windows.close(pipe.window()));
@@ -147,7 +148,7 @@ impl Socket {
             }
         }
         let Some((read, sent)) = client::files().lock().take_left(number)? else { return Ok(opened) };
-        opened.iter().flatten().for_each(|pipe| process().mappings.lock().close(pipe.window()));
+        opened.iter().flatten().for_each(|pipe| domain().mappings.lock().close(pipe.window()));
         let [incoming, outgoing] = [fresh_pipe()?, fresh_pipe()?];
         incoming.fill_as_left(read, &sent)?;
         outgoing.give_up(Side::Read);

@@ -5,7 +5,7 @@ use super::socket::wait_until;
 use crate::descriptor::file_ops::FileOps;
 use crate::descriptor::object::Event;
 use crate::descriptor::open_file::OpenFile;
-use crate::hw::current::process;
+use crate::hw::domain::domain;
 use crate::hw::usercopy;
 use crate::server::client;
 use crate::wait;
@@ -114,7 +114,7 @@ impl Netlink {
 
     /// Gives it a number, that of its process where it asks for any.
     pub fn bind(&self, port: u32) -> Result<()> {
-        let any = process().number() as u32;
+        let any = domain().number() as u32;
         let wanted = u64::from(if port == 0 { any } else { port });
         let before = self.port.compare_exchange(0, wanted, SeqCst, Acquire);
         if before.is_err_and(|before| port != 0 && before != u64::from(port)) { Err(Errno::EINVAL) } else { Ok(()) }

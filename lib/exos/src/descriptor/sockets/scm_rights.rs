@@ -11,6 +11,7 @@ use crate::descriptor::events::timerfd::Timer;
 use crate::descriptor::object::{Device, Object};
 use crate::descriptor::open_file::OpenFile;
 use crate::hw::current::process;
+use crate::hw::domain::domain;
 use crate::pipe::{Pipe, Side};
 use crate::server::client;
 use crate::terminal::Terminal;
@@ -68,7 +69,7 @@ pub fn pack(description: &OpenFile) -> Result<Vec<u8>> {
 /// What user 0 sends to a relative that became another user, through a pair of sockets which both had before, that one
 /// may open as what it had itself. What others made stays closed to it.
 pub fn share_with_heir(socket: &Socket, description: &OpenFile) {
-    let Some(list) = socket.heirs_list().filter(|_| process().principal.load(Relaxed) == 0) else { return };
+    let Some(list) = socket.heirs_list().filter(|_| domain().principal.load(Relaxed) == 0) else { return };
     let (record, _) = description.place();
     let all = [PageNumber(record)].into_iter().chain(description.object.pages());
     let is_own = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.access() == area::access_list());
@@ -177,7 +178,7 @@ pub fn open_terminal(words: [u64; WORDS]) -> Result<Terminal> {
 }
 
 fn open_object([_, _, kind, node, a, b, c, d, voucher]: [u64; WORDS]) -> Result<Object> {
-    let key = process().opening_key();
+    let key = domain().opening_key();
     let at = |index: u64, length: usize| (index as usize).min(length - 1);
     let side = SIDES[at(a, SIDES.len())];
     let first = PageNumber(b);
@@ -186,10 +187,10 @@ fn open_object([_, _, kind, node, a, b, c, d, voucher]: [u64; WORDS]) -> Result<
         DIRECTORY => Object::Directory { node },
         DEVICE => Object::Device(DEVICES[at(a, DEVICES.len())], node),
         DISK => Object::Disk(BlockDevice { node, number: a }),
-        PIPE => Object::Pipe(Pipe::open_by_first(&mut process().mappings.lock(), first, key)?, side),
+        PIPE => Object::Pipe(Pipe::open_by_first(&mut domain().mappings.lock(), first, key)?, side),
         FIFO => Object::Pipe(Pipe::open_fifo(node)?, side),
         CONSOLE => {
-            let terminal = Terminal::open_by_first(&mut process().mappings.lock(), first, key)?;
+            let terminal = Terminal::open_by_first(&mut domain().mappings.lock(), first, key)?;
             Object::Terminal(terminal.as_old_as(a))
         }
         TERMINAL => Object::Terminal(pty_master::see(node, node)?.as_old_as(a)),

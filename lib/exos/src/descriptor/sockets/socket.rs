@@ -10,6 +10,7 @@ use crate::descriptor::file_ops::FileOps;
 use crate::descriptor::object::{Event, Object};
 use crate::descriptor::open_file::OpenFile;
 use crate::hw::current::process;
+use crate::hw::domain::domain;
 use crate::hw::usercopy;
 use crate::pipe::message_frames::{Frame, LONGEST, Manner};
 use crate::pipe::{self, Pipe, Side};
@@ -102,7 +103,7 @@ pub fn wait_until_for<T: AsRef<[Term]>>(terms: impl FnOnce() -> T, deadline: Opt
 
 /// Pages that relatives, and all holders of the session's key, can share.
 pub(crate) fn from() -> Allocator {
-    Allocator { key: process().session_key, ..Allocator::own() }
+    Allocator { key: domain().session_key, ..Allocator::own() }
 }
 
 pub(crate) fn fresh_pipe() -> Result<Pipe> {
@@ -111,7 +112,7 @@ pub(crate) fn fresh_pipe() -> Result<Pipe> {
 
 pub(crate) fn fresh_pipe_from(from: Allocator) -> Result<Pipe> {
     crate::budget::reserve(2 * pipe::PAGES as u64);
-    Pipe::create(&mut process().mappings.lock(), from)
+    Pipe::create(&mut domain().mappings.lock(), from)
 }
 
 /// One that every process may write datagrams into.
@@ -152,8 +153,8 @@ impl Socket {
             socket.common.iter().try_for_each(|common| socket.catch_up(common))?;
             return Ok(socket);
         }
-        let key = process().opening_key();
-        let mut windows = process().mappings.lock();
+        let key = domain().opening_key();
+        let mut windows = domain().mappings.lock();
         let incoming = Pipe::open_by_first(&mut windows, incoming, key)?;
         let outgoing = match outgoing {
             PageNumber::NONE => None,
@@ -170,7 +171,7 @@ impl Socket {
         let fresh = if kind == Kind::Datagram { fresh_pipe_for_datagrams } else { fresh_pipe };
         let (one, other) = (fresh()?, fresh()?);
         for pipe in [&one, &other] {
-            process().mappings.lock().hold_once_more(pipe.window());
+            domain().mappings.lock().hold_once_more(pipe.window());
         }
         let back = Self::joined(kind, other.clone(), one.clone());
         if kind == Kind::Datagram {
@@ -248,10 +249,10 @@ impl Socket {
         if self.is_listening() {
             return Err(Errno::EINVAL);
         }
-        let queue = process().mappings.lock().open(vec![page], process().session_key, true);
+        let queue = domain().mappings.lock().open(vec![page], domain().session_key, true);
         let queue = queue.map_err(|_| Errno::ECONNREFUSED)?;
         let outcome = self.ask(&queue);
-        process().mappings.lock().close(&queue);
+        domain().mappings.lock().close(&queue);
         outcome
     }
 
@@ -434,7 +435,7 @@ impl Socket {
     /// (`process::change_user`).
     pub fn heirs_list(&self) -> Option<PageNumber> {
         let ends = self.ends.lock();
-        let is_own_pair = ends.peer.is_some_and(|peer| u64::from(peer.process) == process().number());
+        let is_own_pair = ends.peer.is_some_and(|peer| u64::from(peer.process) == domain().number());
         let under = exposed::page(ends.outgoing.as_ref()?.pages()[0])?.access();
         (is_own_pair && under != area::access_list()).then_some(under)
     }
@@ -674,7 +675,7 @@ impl FileOps for Socket {
             self.end();
             self.leave_behind();
         }
-        self.each_pipe(&mut |pipe, side| pipe.release_end(side, process().environment()));
+        self.each_pipe(&mut |pipe, side| pipe.release_end(side, domain().environment()));
     }
 
     fn gone(&self) {

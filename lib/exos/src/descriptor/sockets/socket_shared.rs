@@ -9,6 +9,7 @@
 use super::socket::{Ends, Kind, Socket};
 use crate::descriptor::open_file::OpenFile;
 use crate::hw::current::process;
+use crate::hw::domain::domain;
 use crate::hw::mapping::{Mapping, PAGE_WORDS, lock_in};
 use crate::pipe::{Pipe, Side};
 use crate::server::client;
@@ -143,7 +144,7 @@ impl SharedSocketState {
 
     /// The page of a socket that came in a message.
     pub(crate) fn open(page: PageNumber) -> Result<Self> {
-        Ok(Self::of(process().mappings.lock().open(vec![page], process().opening_key(), true)?))
+        Ok(Self::of(domain().mappings.lock().open(vec![page], domain().opening_key(), true)?))
     }
 
     /// Its number.
@@ -274,13 +275,13 @@ impl Socket {
             self.leave_pipe(&before, side);
         }
         if first != PageNumber::NONE {
-            let pipe = Pipe::open_by_first(&mut process().mappings.lock(), first, process().opening_key())?;
+            let pipe = Pipe::open_by_first(&mut domain().mappings.lock(), first, domain().opening_key())?;
             if !is_of_one_list(&pipe) {
-                process().mappings.lock().close(pipe.window());
+                domain().mappings.lock().close(pipe.window());
                 return Err(Errno::EIO);
             }
             if side == Side::Read || self.kind != Kind::Datagram {
-                (0..descriptors).for_each(|_| pipe.held(side, process().environment()));
+                (0..descriptors).for_each(|_| pipe.held(side, domain().environment()));
             }
             *seen = Some(pipe);
         }
@@ -290,7 +291,7 @@ impl Socket {
     /// Is done with a pipe that it was joined to. A thread may still look through its window.
     pub(crate) fn leave_pipe(&self, pipe: &Pipe, side: Side) {
         if side == Side::Read || self.kind != Kind::Datagram {
-            pipe.release_end(side, process().environment());
+            pipe.release_end(side, domain().environment());
         }
         if !process().has_threads.load(Relaxed) {
             crate::pipe::discard(pipe);

@@ -3,12 +3,13 @@
 use crate::descriptor::fd_pins::FdPins;
 use crate::descriptor::object::Object;
 use crate::descriptor::open_file::{OpenFile, OpenFileTable};
+use crate::hw::cpu_time::Transferred;
 use crate::hw::current::{process, thread, word};
+use crate::hw::domain::Domain;
 use crate::hw::mapping::Mappings;
 use crate::hw::page_tables::PageTables;
 use crate::hw::{fpu, library_image};
 use crate::process::children::Children;
-use crate::process::cpu_time::Transferred;
 use crate::process::current::adopt;
 use crate::process::exported_pages::ExportedPages;
 use crate::process::fork::Options;
@@ -412,6 +413,19 @@ pub(in crate::process) fn make_first(words: &[u64], thread: &'static Thread) -> 
     let board = windows.open(vec![PageNumber(words[first_process::BOARD_WORD])], SESSION_SLOT, false)?;
     let [first_number, parent] = descent(words, number, board.words());
     Ok(Box::leak(Box::new(Process {
+        domain: Domain {
+            mappings: Lock::new(windows),
+            number: AtomicU64::new(number),
+            first_number: AtomicU64::new(first_number),
+            area: AtomicU64::new(Area::current().address()),
+            session_key: SESSION_SLOT,
+            opening_key: AtomicU64::new(SESSION_SLOT.0),
+            principal: AtomicU64::new(0),
+            server: EnvironmentId(words[first_process::SERVER_WORD]),
+            bank: EnvironmentId(words[first_process::BANK_WORD]),
+            board,
+            spare_vectors: Lock::new(None),
+        },
         spawn_cache: Lock::new(SpawnCache::default()),
         children: Lock::new(Children::default()),
         threads: Lock::new(vec![thread]),
@@ -429,7 +443,6 @@ pub(in crate::process) fn make_first(words: &[u64], thread: &'static Thread) -> 
         files: Lock::new(Client::new(EnvironmentId(words[first_process::SERVER_WORD]))),
         records: Lock::new(OpenFileTable::default()),
         fd_pins: Lock::new(FdPins::default()),
-        mappings: Lock::new(windows),
         exported: Lock::new(ExportedPages::default()),
         heap_pages: Lock::new(Vec::new()),
         signal_page: mailbox.letters(),
@@ -439,27 +452,17 @@ pub(in crate::process) fn make_first(words: &[u64], thread: &'static Thread) -> 
         vfork_link: Lock::new(None),
         deferred_child: Lock::new(None),
         terminal: Lock::new(None),
-        board,
-        number: AtomicU64::new(number),
-        first_number: AtomicU64::new(first_number),
-        area: AtomicU64::new(Area::current().address()),
         parent: AtomicU64::new(parent),
         exit_signal: AtomicU32::new(0),
         stopped: AtomicU64::new(0),
         ending: AtomicU64::new(0),
         remains: Lock::new(Vec::new()),
         spare_threads: Lock::new(Vec::new()),
-        spare_vectors: Lock::new(None),
         exec: Lock::new(None),
         alarms: ExpiryTimers::default(),
         futexes: Lock::new(Futexes::default()),
         session: AtomicU64::new(number),
-        session_key: SESSION_SLOT,
-        opening_key: AtomicU64::new(SESSION_SLOT.0),
-        principal: AtomicU64::new(0),
-        server: EnvironmentId(words[first_process::SERVER_WORD]),
         lists,
-        bank: EnvironmentId(words[first_process::BANK_WORD]),
         image_table: PageNumber(words[first_process::IMAGE_TABLE_WORD]),
         summary: Summary::default(),
         options: AtomicU32::new(options),

@@ -7,10 +7,11 @@ pub mod thread_create;
 pub mod thread_credentials;
 
 use crate::hw::current::process;
-use crate::process::cpu_time::CpuTime;
+use crate::hw::thread_context::ThreadContext;
 use crate::process::futex::Waiter;
 use crate::signal::{Inbox, SecondQueue};
 use alloc::vec::Vec;
+use core::ops::Deref;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use linux_abi::errno::{Errno, Result};
@@ -19,7 +20,6 @@ use runtime::PageNumber;
 use runtime::area::{self, Area};
 use runtime::lock::Lock;
 use runtime::upcall::Context;
-use runtime::vector::State;
 use thread_credentials::OwnCredentials;
 use unix_core::process::nice_share::FairShare;
 use unix_core::process::public_page as public;
@@ -34,18 +34,12 @@ const AUTODISARM: u64 = 1 << 31;
 /// A thread.
 #[derive(Debug)]
 pub struct Thread {
-    /// Its number: that of its environment.
-    pub number: AtomicU64,
+    /// Its context.
+    pub context: ThreadContext,
     /// Error code, trap number and address of a fault that is about to be delivered.
     pub fault: Lock<Option<[u64; 3]>>,
-    /// Room for the vector registers while the CPU runs another thread.
-    pub vectors: Lock<State>,
-    /// Bytes that it takes.
-    pub vector_bytes: u64,
     /// Its name, with zeros behind it; that of the first thread is the process's.
     name: [AtomicU64; 2],
-    /// Base of FS as the program set it.
-    pub segment_base: AtomicU64,
     /// Address of the word that is cleared when it ends (`set_tid_address`); 0: none.
     pub clear_at_end: AtomicU64,
     /// Address of its list of robust futexes; 0: none.
@@ -58,8 +52,6 @@ pub struct Thread {
     pub pages: Lock<Vec<PageNumber>>,
     /// Where it begins, until it has begun.
     pub start: Lock<Option<Context>>,
-    /// What it has used.
-    pub cpu_time: CpuTime,
     /// The slices that it has left to others, if it is nice.
     pub turns: Lock<FairShare>,
     /// Whether its call has noted descriptions that it uses.
@@ -94,25 +86,26 @@ pub struct Thread {
     pub second: SecondQueue,
 }
 
+impl Deref for Thread {
+    type Target = ThreadContext;
+    fn deref(&self) -> &ThreadContext {
+        &self.context
+    }
+}
+
 impl Thread {
     /// The record of a thread that does not run yet.
     pub fn new() -> Result<Self> {
-        let vectors = State::new()?;
-        let vector_bytes = vectors.bytes().len() as u64;
         Ok(Self {
-            number: AtomicU64::new(0),
+            context: ThreadContext::new()?,
             fault: Lock::new(None),
-            vectors: Lock::new(vectors),
-            vector_bytes,
             name: Default::default(),
-            segment_base: AtomicU64::new(0),
             clear_at_end: AtomicU64::new(0),
             robust_list: AtomicU64::new(0),
             cpus: AtomicU32::new(u32::MAX),
             area: AtomicU64::new(0),
             pages: Lock::new(Vec::new()),
             start: Lock::new(None),
-            cpu_time: CpuTime::default(),
             turns: Lock::new(FairShare::default()),
             notes_uses: AtomicBool::new(false),
             bells: AtomicU64::new(0),
@@ -129,11 +122,6 @@ impl Thread {
             post: [const { AtomicU64::new(0) }; THREAD_WORDS],
             second: SecondQueue::default(),
         })
-    }
-
-    /// Its number.
-    pub fn number(&self) -> u64 {
-        self.number.load(Relaxed)
     }
 
     /// Its number, as programs see it: that of the process where it is the first thread.

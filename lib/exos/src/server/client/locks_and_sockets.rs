@@ -2,6 +2,7 @@
 //! pseudo-terminals.
 
 use super::Client;
+use crate::hw::domain::domain;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::errno::{Errno, Result};
@@ -102,6 +103,6 @@ fn with_kind(kind: SocketKind, name: &[u8]) -> Vec<u8> {
 
 /// A page, and who listens there.
 fn listener([_, page, client, numbers, ..]: Message) -> (PageNumber, Ucred) {
-    let process = status_page::succession(crate::hw::current::process().board.words()).process(client);
+    let process = status_page::succession(domain().board.words()).process(client);
     (PageNumber(page), Ucred::from_words([process, numbers]))
 }

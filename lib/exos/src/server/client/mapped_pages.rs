@@ -7,7 +7,7 @@
 //! through.
 
 use super::{Client, cuts};
-use crate::hw::current::process;
+use crate::hw::domain::domain;
 use crate::hw::mapping::Mapping;
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -104,12 +104,12 @@ impl Client {
         if !self.pages(place.0, place.1, false, place.1, &mut number).ok()? {
             return None;
         }
-        let process = process();
-        let window = process.mappings.lock().open_own(vec![PageNumber(number[0])], process.session_key, false).ok()?;
+        let domain = domain();
+        let window = domain.mappings.lock().open_own(vec![PageNumber(number[0])], domain.session_key, false).ok()?;
         let is_cut = cuts() != before;
         let is_same = self.catalogue()?.stamped(node_of(place.0)).is_some_and(|(after, _)| after == sequence);
         if !is_same || is_cut {
-            process.mappings.lock().close(&window);
+            domain.mappings.lock().close(&window);
             return None;
         }
         let entry = self.views.entries.get_mut(&place)?;
@@ -144,7 +144,7 @@ impl Views {
     }
 
     fn close(&mut self, window: &Mapping) {
-        process().mappings.lock().close(window);
+        domain().mappings.lock().close(window);
         self.mapped -= 1;
     }
 }

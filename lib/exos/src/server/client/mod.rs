@@ -34,9 +34,11 @@ pub use priority_table::{priorities, priorities_in};
 pub use rpc::{TakingOver, admit, draw, draw_for_end, signal, tell_parent};
 
 use self::mapped_pages::Views;
-use crate::hw::current::{self, Holds, Word, process, record, thread_if_any};
+use crate::hw::current::{self, Holds, Word, record};
+use crate::hw::domain::domain;
 use crate::hw::mapping::Mapping;
 use crate::hw::plain_wait::wait_plainly;
+use crate::hw::thread_context::thread_context_if_any;
 use crate::loader::cpu_entry;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -151,8 +153,8 @@ impl Client {
     fn attach(&mut self) -> Result<()> {
         let answer = self.exchange([Request::Attach as u64, 0, 0, 0, 0, 0])?;
         let pages = window_pages(&answer);
-        let process = process();
-        self.window = Some(process.mappings.lock().open_own(pages, process.session_key, true)?);
+        let domain = domain();
+        self.window = Some(domain.mappings.lock().open_own(pages, domain.session_key, true)?);
         Ok(())
     }
 
@@ -217,7 +219,7 @@ fn wait_for_word(index: usize, seen: u64) {
 }
 
 fn call_once(server: EnvironmentId, mut message: Message) -> Result<Message> {
-    if let Some(thread) = thread_if_any() {
+    if let Some(thread) = thread_context_if_any() {
         thread.cpu_time.count_transfer();
     }
     loop {
