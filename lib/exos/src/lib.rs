@@ -11,6 +11,7 @@
 
 extern crate alloc;
 
+pub mod attributes;
 pub mod budget;
 pub mod descriptor;
 #[allow(unsafe_code, reason = "the gate is assembly")]

@@ -3,6 +3,7 @@
 //! Everything read there was written by a stranger: every value has a meaning, and none is trusted. The session looks
 //! at processes in the same way, with its own key.
 
+use crate::attributes::attributes;
 use crate::hw::current::process;
 use crate::hw::domain::domain;
 use crate::signal::{self, GROUP};
@@ -321,8 +322,8 @@ fn signal_by_server(environment: u64, information: &Information) -> Result<()> {
 /// Whether the running process may send a signal to another one: to those of its users, and SIGCONT within its session.
 fn may_signal(other: &ProcessInfo, signal: u32) -> bool {
     let [real, effective] = other.user;
-    process().credentials.lock().may_signal(real, effective)
-        || signal == linux::SIGCONT && other.session == process().session.load(Relaxed)
+    attributes().credentials.lock().may_signal(real, effective)
+        || signal == linux::SIGCONT && other.session == attributes().session.load(Relaxed)
 }
 
 /// A process that has made its own words unreadable is not found, but the server knows it and can end it. A child
@@ -346,7 +347,7 @@ fn is_reaped_child(number: u64) -> bool {
 /// So does a child that ended before it had begun.
 fn send_to_nobody(number: u64) -> Result<u64> {
     if number == runtime::entry::FIRST.0 {
-        return if process().credentials.lock().may_signal(0, 0) { Ok(0) } else { Err(Errno::EPERM) };
+        return if attributes().credentials.lock().may_signal(0, 0) { Ok(0) } else { Err(Errno::EPERM) };
     }
     let is_child = process().children.lock().all.iter().any(|child| child.number() == number && !child.is_unawaited());
     if is_child { Ok(0) } else { Err(Errno::ESRCH) }
@@ -355,7 +356,7 @@ fn send_to_nobody(number: u64) -> Result<u64> {
 /// Sends a signal to every process of a group.
 pub fn send_to_group(group: u64, signal: u32) -> Result<u64> {
     check(signal)?;
-    inform_group(group, &from_user(signal, process().sender())).map(|()| 0)
+    inform_group(group, &from_user(signal, attributes().sender())).map(|()| 0)
 }
 
 /// Sends a signal with what came to every process of a group.
@@ -367,7 +368,7 @@ pub fn inform_group(group: u64, information: &Information) -> Result<()> {
 pub fn send_to_all(signal: u32) -> Result<u64> {
     check(signal)?;
     let own = domain().number();
-    let information = from_user(signal, process().sender());
+    let information = from_user(signal, attributes().sender());
     sight().send_to_some(|other| other.number != own, |other| deliver(other, &information)).map(|()| 0)
 }
 

@@ -3,8 +3,8 @@
 use super::console::{FRAME, send, send_now, wait_for_room, write_console};
 use super::file_ops::FileOps;
 use super::open_file::OpenFile;
+use crate::attributes::attributes;
 use crate::descriptor::block_device::{self, BlockDevice};
-use crate::hw::current::process;
 use crate::hw::domain::domain;
 use crate::hw::usercopy;
 use crate::pipe::{self, Pipe, Side};
@@ -681,7 +681,7 @@ impl OpenFile {
 
     /// How many bytes the process may write at a place of a file.
     fn room_in_file(&self, node: u64, at: u64, count: u64) -> Result<u64> {
-        if process().limits.lock().soft(linux::RLIMIT_FSIZE) == UNLIMITED {
+        if attributes().limits.lock().soft(linux::RLIMIT_FSIZE) == UNLIMITED {
             return Ok(count);
         }
         let at = if at == APPEND { client::files().lock().status_of(node)?.size } else { at };

@@ -37,6 +37,10 @@ pub mod word {
     pub const THREAD_CONTEXT: usize = 7;
     /// The connection to the server.
     pub const FILES: usize = 8;
+    /// The attributes of the process.
+    pub const ATTRIBUTES: usize = 9;
+    /// The attributes of the thread.
+    pub const THREAD_ATTRIBUTES: usize = 10;
 }
 
 /// A word of the area, by its index.

@@ -146,7 +146,8 @@ impl Child {
     pub fn tell_of_parents_end(&self) {
         let session = crate::hw::current::process().session_key;
         let signal = self.public.words()[public::DEATH_SIGNAL].load(Acquire) as u32;
-        let information = unix_core::signal::pending::from_user(signal, crate::hw::current::process().sender());
+        let information =
+            unix_core::signal::pending::from_user(signal, crate::hw::current::process().attributes.sender());
         if signal != 0 {
             let _ = crate::signal::send(session, self.made.number, self.public.pages()[1], &information);
         }

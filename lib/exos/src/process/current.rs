@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering::Release;
 use runtime::area::Area;
 
 /// How many words lead to the parts of a process and of a thread.
-pub const WORDS: usize = 5;
+pub const WORDS: usize = 7;
 
 /// Words of an environment's area, as indices and values.
 pub type Words = [(usize, u64); WORDS];
@@ -20,6 +20,8 @@ pub fn words(process: &'static Process, thread: &'static Thread) -> Words {
         value::<{ word::DOMAIN }>(&process.domain),
         value::<{ word::THREAD_CONTEXT }>(&thread.context),
         value::<{ word::FILES }>(&process.files),
+        value::<{ word::ATTRIBUTES }>(&process.attributes),
+        value::<{ word::THREAD_ATTRIBUTES }>(&thread.attributes),
         value::<{ word::THREAD }>(thread),
         value::<{ word::PROCESS }>(process),
     ]

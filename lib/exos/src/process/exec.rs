@@ -81,7 +81,7 @@ pub fn exec(
 ) -> Result<()> {
     let request = ExecRequest::new((path, goes), arguments, environment)?;
     let process = process();
-    if process.credentials.differ() {
+    if process.attributes.credentials.differ() {
         process.settle().inspect_err(|_| request.close())?;
     }
     if !process.is_first(thread()) {
@@ -97,7 +97,7 @@ pub fn exec(
 
 /// Bytes that arguments and environment may take of the running process.
 pub fn room_for_arguments() -> usize {
-    initial_stack::room(process().limits.lock().soft(linux::RLIMIT_STACK))
+    initial_stack::room(process().attributes.limits.lock().soft(linux::RLIMIT_STACK))
 }
 
 /// Whether a program can be run, once it is clear who the process becomes: true where that takes another environment.
@@ -107,7 +107,7 @@ fn check(plan: &mut ExecPlan, path: &[u8], environment: &[Vec<u8>]) -> Result<bo
     if setuid_handover::becomes_another(&plan.program.file)? {
         return Ok(true);
     }
-    if !process().credentials.lock().is_secure() {
+    if !process().attributes.credentials.lock().is_secure() {
         plan.preloaded = interpose::find(environment)?;
     }
     Ok(false)
@@ -481,9 +481,9 @@ pub(super) fn forget_old_program() -> Result<()> {
     runtime::page::Allocator::own().free_many(&copies);
     super::sysv_holdings::detach_all(process);
     process.set_memory_limits();
-    let identity = process.credentials.lock().clone();
-    process.attributes.lock().begin_program(&identity);
-    process.set_capabilities(process.capabilities())?;
+    let identity = process.attributes.credentials.lock().clone();
+    process.attributes.prctl.lock().begin_program(&identity);
+    process.set_capabilities(process.attributes.capabilities())?;
     super::interpose::forget(process);
     process.traps.forget();
     process.signals.lock().forget_handlers();
@@ -507,7 +507,7 @@ fn start(
     let LoadedLayout { bias, interpreter_base, entry, zeros } = layout;
     zeros.iter().try_for_each(clear)?;
     let image = &plan.program.image;
-    let identity = process().credentials.lock().clone();
+    let identity = process().attributes.credentials.lock().clone();
     let auxiliary = Auxiliary {
         headers_address: image.headers_address + bias,
         headers: image.headers,

@@ -64,7 +64,7 @@ impl ExecFile {
         let (directory, from_there) = process.fs.lock().start(path);
         let found = process.files.lock().find_owned(directory, &from_there, true);
         let Some(Ok(shown)) = found else { return false };
-        let identity = process.credentials.lock();
+        let identity = process.attributes.credentials.lock();
         let may = shown.permits(identity.acting_on_files(), &identity.groups, access::READ | access::EXECUTE);
         may && shown.place == place_of(self.opened.node) && shown.mode_links as u32 == self.opened.mode
     }

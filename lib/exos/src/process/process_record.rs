@@ -2,6 +2,7 @@
 
 use super::call::{CallTable, Summary};
 use super::pager::OwnPages;
+use crate::attributes::ProcessAttributes;
 use crate::descriptor::fd_pins::FdPins;
 use crate::descriptor::open_file::{OpenFile, OpenFileTable};
 use crate::hw::cpu_time::Transferred;
@@ -15,7 +16,6 @@ use crate::process::exported_pages::ExportedPages;
 use crate::process::futex::Futexes;
 use crate::process::spawn_cache::SpawnCache;
 use crate::process::thread::Thread;
-use crate::process::thread::thread_credentials::ProcessCredentials;
 use crate::process::thread_create::DeadThread;
 use crate::process::vfork_deferred::DeferredChild;
 use crate::process::vfork_sharing::SharedMemoryLink;
@@ -39,11 +39,8 @@ use runtime::{KeyIndex, PageNumber};
 use unix_core::fd_table::FdTable;
 use unix_core::ipc::attachments::Holdings;
 use unix_core::process::fs_context::FsContext;
-use unix_core::process::prctl_state::Attributes;
 use unix_core::process::public_page as public;
-use unix_core::process::rlimits::Rlimits;
 use unix_core::process::rusage::Rusage;
-use unix_core::process::ucred::Ucred;
 use vm::address_space::AddressSpace;
 
 /// The program's memory: what it means, and the tables that hold it.
@@ -125,12 +122,8 @@ pub struct Process {
     pub moved_by_ended: Lock<Transferred>,
     /// What it has of System V objects.
     pub holdings: Lock<Holdings>,
-    /// Its credentials by its own word: the server has the true ones.
-    pub credentials: ProcessCredentials,
-    /// What it may use.
-    pub limits: Lock<Rlimits>,
-    /// What it has asked for by `prctl`, `setpriority` and the like.
-    pub attributes: Lock<Attributes>,
+    /// Its credentials, limits and the like.
+    pub attributes: ProcessAttributes,
     /// The program's memory.
     pub memory: Lock<Memory>,
     /// The connection to the server of the file system.
@@ -173,8 +166,6 @@ pub struct Process {
     pub alarms: ExpiryTimers,
     /// Threads that wait for a word of the program.
     pub futexes: Lock<Futexes>,
-    /// Session, in the sense of `setsid`.
-    pub session: AtomicU64,
     /// Access lists that say who may what: see [`Lists`].
     pub lists: Lists,
     /// Table that maps the ExOS image.
@@ -219,19 +210,9 @@ impl Process {
         }
     }
 
-    /// Its number and its user, as they come along with a signal that it sends.
-    pub fn sender(&self) -> u64 {
-        self.number() & 0xffff_ffff | u64::from(self.credentials.lock().user.real) << 32
-    }
-
-    /// Its credentials for the other end of a socket that it makes.
-    pub fn as_peer(&self) -> Ucred {
-        Ucred::of(self.number(), self.credentials.lock().acting())
-    }
-
     /// Whether one of its users is user 0, and this capability of Linux counts.
     pub fn may(&self, capability: u32) -> bool {
-        self.credentials.lock().has(capability)
+        self.attributes.credentials.lock().has(capability)
     }
 
     /// Signals for the process.

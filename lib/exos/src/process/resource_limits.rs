@@ -6,7 +6,7 @@ use linux_raw_sys::general as linux;
 
 /// Sets a limit, which may rise beyond the hard one if `may_raise`.
 pub(crate) fn set_limit(process: &Process, resource: u64, values: [u64; 2], may_raise: bool) -> Result<()> {
-    process.limits.lock().set(resource, values, may_raise)?;
+    process.attributes.limits.lock().set(resource, values, may_raise)?;
     match resource as u32 {
         linux::RLIMIT_NOFILE => process.descriptors.lock().set_limit(values[0] as usize),
         linux::RLIMIT_SIGPENDING => process.publish_signal_limit(),

@@ -123,9 +123,9 @@ fn details(other: &ProcessInfo) -> [String; 3] {
         let sets = Capabilities { effective: all, permitted: all, ..Capabilities::default() };
         return [String::new(), memory, lines(sets, false)];
     };
-    let identity = process().credentials.of(thread);
+    let identity = process().attributes.credentials.of(&thread.attributes);
     let groups = identity.groups.all().iter().map(|group| format!("{group} ")).collect();
-    let sets = process().capabilities_of(thread);
+    let sets = process().attributes.capabilities_of(&thread.attributes);
     [groups, smaps::status(), lines(sets, identity.no_new_privileges)]
 }
 
@@ -136,7 +136,7 @@ fn numbers(other: &ProcessInfo) -> [String; 2] {
     let Some(thread) = own_thread(other) else {
         return [other.user, other.groups].map(|[real, effective]| line([real, effective, effective, effective]));
     };
-    let identity = process().credentials.of(thread);
+    let identity = process().attributes.credentials.of(&thread.attributes);
     let on_files = identity.acting_on_files();
     let four = [(identity.user, on_files.uid), (identity.group, on_files.gid)];
     four.map(|(three, on_files)| line([three.real, three.effective, three.saved, on_files]))

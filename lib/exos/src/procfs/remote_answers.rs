@@ -38,7 +38,7 @@ fn page_map(path: &str) -> Result<Vec<u8>> {
 fn limit(process: &Process, path: &str) -> Result<Vec<u8>> {
     let remote_request::Limit { resource, new, may_raise } =
         remote_request::Limit::from_path(path).ok_or(Errno::EINVAL)?;
-    let before = process.limits.lock().get(resource)?;
+    let before = process.attributes.limits.lock().get(resource)?;
     if let Some(new) = new {
         set_limit(process, resource, new, may_raise)?;
     }
@@ -69,5 +69,5 @@ fn schedule(process: &Process, path: &str) -> Result<Vec<u8>> {
     if let Some(change) = change {
         change_own(process, change, may_raise)?;
     }
-    Ok(remote_request::schedule_to(&process.attributes.lock()))
+    Ok(remote_request::schedule_to(&process.attributes.prctl.lock()))
 }

@@ -26,7 +26,7 @@ const OLD_FIRST: i32 = 15;
 
 /// What the file of a setting says.
 pub(super) fn text(name: &str) -> Option<String> {
-    let attributes = process().attributes.lock();
+    let attributes = process().attributes.prctl.lock();
     Some(match name {
         "coredump_filter" => format!("{:08x}\n", attributes.core_filter),
         "loginuid" => format!("{}", attributes.login.user),
@@ -106,7 +106,7 @@ pub(super) fn can_be_set(path: &[u8]) -> bool {
     };
     // The memory of another process has its own rules, which the server knows.
     let is_for_all = other(path).is_none() || last(path) == Some("mem") || mode & 0o002 != 0;
-    let is_owner = || process().credentials.lock().user.effective == super::owner(path) as u32;
+    let is_owner = || process().attributes.credentials.lock().user.effective == super::owner(path) as u32;
     mode & 0o222 != 0 && (is_for_all || is_owner() || process().may(linux::CAP_DAC_OVERRIDE))
 }
 
@@ -149,7 +149,7 @@ fn set(Setting { name, value, may_raise }: Setting<'_>) -> Result<()> {
         return clear_references(value);
     }
     let may_log_in = process().may(linux::CAP_AUDIT_CONTROL);
-    let mut attributes = process().attributes.lock();
+    let mut attributes = process().attributes.prctl.lock();
     match name {
         "coredump_filter" => attributes.core_filter = u32::try_from(value).map_err(|_| Errno::EINVAL)?,
         "loginuid" => {

@@ -1,6 +1,7 @@
 //! The delivery of signals: which comes next, and what comes of it.
 
 use super::{Action, IGNORE, Inbox, handler, stop};
+use crate::attributes::attributes;
 use crate::hw::current::{process, thread};
 use crate::upcalls::upcalls;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -46,7 +47,7 @@ pub fn send_at_end(signal: u32, code: i32) -> bool {
 
 /// Sends the running thread a signal because of what it did itself.
 pub fn raise_here(signal: u32) {
-    queue_to_self(&from_user(signal, process().sender()));
+    queue_to_self(&from_user(signal, attributes().sender()));
 }
 
 /// Kept apart: what it needs of the stack, a fault that is mended does not set up.
@@ -231,7 +232,7 @@ pub fn deliver_sent(context: &mut Context) {
 
 #[inline(never)]
 fn sent_information(one: u64, code: i32) -> Information {
-    Information { code, ..from_user(one.trailing_zeros() + 1, process().sender()) }
+    Information { code, ..from_user(one.trailing_zeros() + 1, attributes().sender()) }
 }
 
 /// A signal that is not queued always finds room.

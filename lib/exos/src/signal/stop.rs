@@ -1,5 +1,6 @@
 //! Stopping, and going on: job control's half of signals.
 
+use crate::attributes::attributes;
 use crate::hw::current::process;
 use crate::hw::domain::domain;
 use crate::process_table;
@@ -118,7 +119,7 @@ fn tell_parent((code, value): (u32, u32)) {
     let adopted = process.public_word(public::ADOPTED).load(SeqCst);
     let exit_signal = if adopted == 0 { process.exit_signal.load(Acquire) } else { linux::SIGCHLD };
     let signal = if code <= linux::CLD_DUMPED { exit_signal } else { linux::SIGCHLD };
-    let detail = process.sender();
+    let detail = attributes().sender();
     let information = Information { signal, code: code as i32, detail, value: u64::from(value) };
     if adopted != 0 {
         return process_table::tell_adopter(adopted, &information);

@@ -4,6 +4,7 @@ use super::Terminal;
 use super::job_control::{self, Attempt, controls};
 use super::packet::event;
 use super::pty_master;
+use crate::attributes::attributes;
 use crate::descriptor::object::Object;
 use crate::hw::current::process;
 use crate::hw::usercopy;
@@ -137,7 +138,7 @@ fn set_foreground(terminal: &Terminal, group: u32) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     job_control::wait_for_turn(terminal, Attempt::Write)?;
-    let session = process().session.load(Relaxed);
+    let session = attributes().session.load(Relaxed);
     if group != process().group() {
         let member = process_table::member(group).ok_or(Errno::ESRCH)?;
         if member.session != session {
@@ -152,7 +153,7 @@ fn set_foreground(terminal: &Terminal, group: u32) -> Result<()> {
 /// A session's leader without a controlling terminal gets this one, if it controls no session.
 fn take_control(terminal: &Terminal, steal: u64) -> Result<()> {
     let process = process();
-    let session = process.session.load(Relaxed);
+    let session = attributes().session.load(Relaxed);
     if controls(terminal) {
         return Ok(());
     }

@@ -2,6 +2,7 @@
 
 use super::Terminal;
 use super::pty_master::forget;
+use crate::attributes::attributes;
 use crate::descriptor::object::Object;
 use crate::hw::current::{process, thread};
 use crate::hw::domain::domain;
@@ -58,7 +59,7 @@ fn is_in_background(terminal: &Terminal) -> bool {
 
 /// Whether this is the terminal that controls the running process.
 pub fn controls(terminal: &Terminal) -> bool {
-    terminal.session() == process().session.load(Relaxed)
+    terminal.session() == attributes().session.load(Relaxed)
 }
 
 /// Whether no member of a process group has a parent in the same session but in another group.
@@ -90,7 +91,7 @@ pub fn process_ends() {
 pub fn give_control_up(signals: &[u32]) -> Option<Terminal> {
     let process = process();
     let terminal = process.terminal.lock().clone()?;
-    if process.session.load(Relaxed) != process.number() || !controls(&terminal) {
+    if attributes().session.load(Relaxed) != process.number() || !controls(&terminal) {
         return None;
     }
     let foreground = terminal.foreground();

@@ -8,8 +8,10 @@
 //! Invariant: a thread has a position on some CPU, and loses one only while the process's attributes are locked. Which
 //! one it loses is read under that lock, too: a position that was read before may be another thread's by now.
 
-use crate::hw::current::{is_adopted, process, thread};
+use crate::attributes::{attributes, thread_attributes};
+use crate::hw::current::is_adopted;
 use crate::hw::domain::domain;
+use crate::hw::thread_context::thread_context;
 use crate::{budget, process_table, wait};
 use abi::budget::Resource;
 use alloc::vec::Vec;
@@ -31,15 +33,14 @@ pub fn own() -> u64 {
     if !is_adopted() {
         return u64::MAX;
     }
-    allowed(&process().attributes.lock())
+    allowed(&attributes().prctl.lock())
 }
 
 /// The CPUs that the running thread may run on, in a process with these attributes.
 fn allowed(attributes: &Attributes) -> u64 {
-    let thread = thread();
-    match domain().is_first(thread) {
+    match domain().is_first(thread_context()) {
         true => attributes.cpus,
-        false => thread.cpus.load(Relaxed).into(),
+        false => thread_attributes().cpus.load(Relaxed).into(),
     }
 }
 
@@ -61,7 +62,7 @@ pub fn pin_to(number: EnvironmentId, cpus: u64) -> Result<()> {
 }
 
 fn move_to(number: EnvironmentId, cpus: u64) -> Result<()> {
-    let _moves = process().attributes.lock();
+    let _moves = attributes().prctl.lock();
     let positions: Vec<Position> = positions_of(number).collect();
     let may_stay = |position: &&Position| cpus >> position.cpu & 1 != 0;
     if !positions.iter().any(|position| may_stay(&position)) {
@@ -125,7 +126,7 @@ fn spread() {
 /// The thread may have waited for the lock, and moved at the end of a slice meanwhile: its position is read after that.
 /// The old one may be another thread's by then.
 fn take_easier() -> Option<Position> {
-    let attributes = process().attributes.lock();
+    let attributes = attributes().prctl.lock();
     let (own, cpus, here) = (area::number(), exposed::kernel().cpus.load(Relaxed), time_slice::position());
     let before = load(here.cpu).0;
     // A thread that runs in a donated slice looks for another CPU when it has its own.

@@ -20,7 +20,7 @@ const ROOT: &str = "lib/exos/src/";
 /// The layers from below, each with its modules. The longest name that begins a path says its layer.
 const LAYERS: [&[&str]; 8] = [
     &["hw"],
-    &["server::client", "loader"],
+    &["server::client", "loader", "attributes"],
     &["budget"],
     &["wait", "process_table", "upcalls", "descriptor", "pipe", "terminal", "signal"],
     &["process"],

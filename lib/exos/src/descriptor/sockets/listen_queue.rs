@@ -2,8 +2,8 @@
 //! accepts takes them. It lies in the page that the socket has in common with all who hold it (`socket_shared`).
 
 use super::socket::{Ends, Kind, Socket, fresh_pipe, fresh_pipe_from};
+use crate::attributes::attributes;
 use crate::descriptor::open_file::OpenFile;
-use crate::hw::current::process;
 use crate::hw::domain::domain;
 use crate::hw::mapping::{Mapping, lock_in};
 use crate::pipe::{self, Pipe, Side};
@@ -48,7 +48,7 @@ impl Socket {
         }
         drop(ends);
         client::files().lock().listen(common.page())?;
-        let own = process().as_peer();
+        let own = attributes().as_peer();
         self.change(Some(description), |ends| ends.peer = Some(own));
         common.words()[BACKLOG].store(backlog.clamp(1, ROOM), SeqCst);
         Ok(())

@@ -6,6 +6,7 @@
 use super::listen_queue::{BACKLOG, CAME, FILLED_AT, SHUT, TAKEN};
 use super::scm_rights;
 use super::socket_shared::{Settings, SharedSocketState, first_of};
+use crate::attributes::attributes;
 use crate::descriptor::file_ops::FileOps;
 use crate::descriptor::object::{Event, Object};
 use crate::descriptor::open_file::OpenFile;
@@ -179,7 +180,7 @@ impl Socket {
             other.take_only_from(one.pages()[0]);
         }
         let pair = [Self::joined(kind, one, other), back];
-        let own = process().as_peer();
+        let own = attributes().as_peer();
         pair.iter().for_each(|socket| socket.ends.lock().peer = Some(own));
         Ok(pair)
     }

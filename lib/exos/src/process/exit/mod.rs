@@ -226,7 +226,7 @@ pub fn end_on_the_spot() -> ! {
     let process = process();
     let may_take = |owner: EnvironmentId| owner != area::number();
     let is_adopted = process.public_word(public::ADOPTED).load(Acquire) != 0;
-    if !is_adopted && may_take(process.parent_mailbox.owner()) && !process.credentials.is_held_here() {
+    if !is_adopted && may_take(process.parent_mailbox.owner()) && !process.attributes.credentials.is_held_here() {
         abandon(STATUS);
     }
     // Its parent, who is not told, sees it when it looks.

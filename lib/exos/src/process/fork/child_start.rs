@@ -1,5 +1,6 @@
 //! How a process begins: the first one from what the session wrote, every other as a copy of its parent.
 
+use crate::attributes::{ProcessAttributes, ProcessCredentials};
 use crate::descriptor::fd_pins::FdPins;
 use crate::descriptor::object::Object;
 use crate::descriptor::open_file::{OpenFile, OpenFileTable};
@@ -17,7 +18,6 @@ use crate::process::futex::Futexes;
 use crate::process::process_record::{Lists, Memory, Process, Program, option};
 use crate::process::spawn_cache::SpawnCache;
 use crate::process::thread::Thread;
-use crate::process::thread::thread_credentials::ProcessCredentials;
 use crate::process::vfork_sharing::SharedMemoryLink;
 use unix_core::process::public_page as public;
 
@@ -123,7 +123,7 @@ pub extern "C" fn child_entry(_argument: u64) {
     let Some(mut inherited) = nursery.inherited.take() else {
         crate::process::exit::end(unix_core::process::exit_status::DESTROYED)
     };
-    let has_key_of_threads = process().credentials.begin_child(process());
+    let has_key_of_threads = process().attributes.begin_child();
     let begun = init_child(&mut inherited);
     if let Err(error) = begun.and_then(|()| if has_key_of_threads { process().settle() } else { Ok(()) }) {
         runtime::error_line!("a process could not begin: error {}", error.number());
@@ -229,7 +229,7 @@ fn clear_parent_state(process: &Process, thread: &'static Thread) {
     process.set_time_limit();
     *process.ended.lock() = Rusage::default();
     *process.moved_by_ended.lock() = Transferred::default();
-    process.attributes.lock().begin_child();
+    process.attributes.prctl.lock().begin_child();
     process.holdings.lock().undoes = false;
     *process.exported.lock() = ExportedPages::default();
     process.heap_pages.lock().clear();
@@ -301,20 +301,20 @@ fn publish_arguments(process: &Process) {
 /// What a process with this parent and mailbox, and else like `process`, says of itself: words of the public page.
 pub fn public_words(process: &Process, parent: u64, mailbox: PageNumber) -> [(usize, u64); 9] {
     let name = process.program.lock().name.clone();
-    let Credentials { user, group, .. } = process.credentials.common().lock().clone();
+    let Credentials { user, group, .. } = process.attributes.credentials.common().lock().clone();
     let mut two = [0u8; 16];
     let length = name.len().min(15);
     two[..length].copy_from_slice(&name[..length]);
     let [low, high] = [0, 8].map(|at| u64::from_le_bytes(core::array::from_fn(|index| two[at + index])));
     [
         (public::PARENT, parent),
-        (public::SESSION, process.session.load(Relaxed)),
+        (public::SESSION, process.attributes.session.load(Relaxed)),
         (public::MAILBOX, mailbox.0),
         (public::NAME, low),
         (public::NAME + 1, high),
         (public::USER, u64::from(user.real) | u64::from(user.effective) << 32),
         (public::GROUP, u64::from(group.real) | u64::from(group.effective) << 32),
-        (public::PRIORITY, process.attributes.lock().to_word()),
+        (public::PRIORITY, process.attributes.prctl.lock().to_word()),
         (public::MAGIC, public::MAGIC_VALUE),
     ]
 }
@@ -436,9 +436,12 @@ pub(in crate::process) fn make_first(words: &[u64], thread: &'static Thread) -> 
         ended: Lock::new(Rusage::default()),
         moved_by_ended: Lock::default(),
         holdings: Lock::new(Holdings::default()),
-        credentials: ProcessCredentials::default(),
-        limits: Lock::new(Rlimits::default()),
-        attributes: Lock::new(Attributes::default()),
+        attributes: ProcessAttributes {
+            credentials: ProcessCredentials::default(),
+            limits: Lock::new(Rlimits::default()),
+            prctl: Lock::new(Attributes::default()),
+            session: AtomicU64::new(number),
+        },
         memory: Lock::new(Memory::default()),
         files: Lock::new(Client::new(EnvironmentId(words[first_process::SERVER_WORD]))),
         records: Lock::new(OpenFileTable::default()),
@@ -461,7 +464,6 @@ pub(in crate::process) fn make_first(words: &[u64], thread: &'static Thread) -> 
         exec: Lock::new(None),
         alarms: ExpiryTimers::default(),
         futexes: Lock::new(Futexes::default()),
-        session: AtomicU64::new(number),
         lists,
         image_table: PageNumber(words[first_process::IMAGE_TABLE_WORD]),
         summary: Summary::default(),

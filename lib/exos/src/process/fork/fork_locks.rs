@@ -104,9 +104,9 @@ impl Process {
         let own = (
             self.ended.lock(),
             self.holdings.lock(),
-            self.credentials.common().lock(),
-            self.limits.lock(),
-            self.attributes.lock(),
+            self.attributes.credentials.common().lock(),
+            self.attributes.limits.lock(),
+            self.attributes.prctl.lock(),
         );
         let memory = self.memory.lock();
         let files = (descriptors, uses, place, self.files.lock(), self.records.lock());
@@ -152,9 +152,9 @@ impl Process {
         self.fs.free_copy();
         self.ended.free_copy();
         self.holdings.free_copy();
-        self.credentials.free_copy();
-        self.limits.free_copy();
-        self.attributes.free_copy();
+        self.attributes.credentials.free_copy();
+        self.attributes.limits.free_copy();
+        self.attributes.prctl.free_copy();
         self.memory.free_copy();
         self.files.free_copy();
         self.records.free_copy();

@@ -110,7 +110,7 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
     if process.children.lock().all.len() >= NOTED_CHILDREN {
         process.trim_zombies();
     }
-    let _turn = process.has_threads.load(Relaxed).then(|| process.credentials.turn());
+    let _turn = process.has_threads.load(Relaxed).then(|| process.credentials_turn());
     let mut nursery = process.spawn_cache.lock();
     let mut ready = nursery.prepare()?;
     let filled = fill(&mut ready, &mut nursery, context, options);

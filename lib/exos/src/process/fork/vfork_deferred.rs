@@ -52,7 +52,7 @@ pub struct DeferredChild {
 pub fn can_be(process: &Process) -> bool {
     process.is_first(thread())
         && process.threads.lock().len() == 1
-        && !process.credentials.differ()
+        && !process.attributes.credentials.differ()
         && process.calls.is_of_image()
         && process.vfork_link.lock().is_none()
 }
@@ -210,7 +210,7 @@ fn leave(status: Status, exit_signal: u32) -> Result<u64> {
     };
     process.children.lock().all.push(child);
     let (code, value) = status.information();
-    let detail = number & 0xffff_ffff | process.sender() & !0xffff_ffff;
+    let detail = number & 0xffff_ffff | process.attributes.sender() & !0xffff_ffff;
     let information = Information { signal: exit_signal, code: code as i32, detail, value: u64::from(value) };
     process.signal_page.tell_of_child(&information);
     Ok(number)

@@ -9,8 +9,9 @@ use unix_core::process::prctl_state::Change;
 
 /// Makes the change, which may give more than the limits allow if `may_raise`.
 pub(crate) fn change_own(process: &Process, change: Change, may_raise: bool) -> Result<()> {
-    let limits = [linux::RLIMIT_NICE, linux::RLIMIT_RTPRIO].map(|resource| process.limits.lock().soft(resource));
-    process.attributes.lock().change(change, may_raise, limits)?;
+    let limits =
+        [linux::RLIMIT_NICE, linux::RLIMIT_RTPRIO].map(|resource| process.attributes.limits.lock().soft(resource));
+    process.attributes.prctl.lock().change(change, may_raise, limits)?;
     child_start::publish(process);
     priority::change(process);
     match change {

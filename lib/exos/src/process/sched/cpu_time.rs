@@ -38,7 +38,7 @@ impl Process {
 
     /// Sets the timers that its limit of CPU time asks for: signals from the first on, and its end at the second.
     pub fn set_time_limit(&self) {
-        let limits = self.limits.lock().get(u64::from(linux::RLIMIT_CPU)).unwrap_or([UNLIMITED; 2]);
+        let limits = self.attributes.limits.lock().get(u64::from(linux::RLIMIT_CPU)).unwrap_or([UNLIMITED; 2]);
         let [soft, hard] = limits.map(|limit| match limit {
             UNLIMITED => 0,
             seconds => seconds.max(1).saturating_mul(SECOND),
@@ -51,7 +51,7 @@ impl Process {
 
     /// Tells its memory how much there may be.
     pub fn set_memory_limits(&self) {
-        let limits = self.limits.lock().clone();
+        let limits = self.attributes.limits.lock().clone();
         let [all, data, stack] =
             [linux::RLIMIT_AS, linux::RLIMIT_DATA, linux::RLIMIT_STACK].map(|one| limits.soft(one));
         let at_once = crate::budget::total_pages() * PAGE_SIZE;
@@ -60,7 +60,7 @@ impl Process {
 
     /// Tells its mailbox and its threads how many signals may be queued.
     pub fn publish_signal_limit(&self) {
-        let most = self.limits.lock().soft(linux::RLIMIT_SIGPENDING);
+        let most = self.attributes.limits.lock().soft(linux::RLIMIT_SIGPENDING);
         self.inbox().words.set_limit(most);
         self.threads.lock().iter().for_each(|thread| thread.post().words.set_limit(most));
     }

@@ -45,7 +45,7 @@ pub fn change(process: &Process) {
 
 /// The running process begins, scheduled as its maker was.
 pub fn begin(process: &Process) {
-    if Priority::of(&process.attributes.lock()) > Priority::USUAL {
+    if Priority::of(&process.attributes.prctl.lock()) > Priority::USUAL {
         announce(process);
     }
 }
@@ -54,8 +54,8 @@ pub fn begin(process: &Process) {
 /// server's table allows it.
 pub fn go_on(process: &Process, predecessor: EnvironmentId) {
     let granted = client::priorities().of_number(predecessor.0).unwrap_or(Priority::USUAL);
-    if Priority::of(&process.attributes.lock()) > granted {
-        process.attributes.lock().begin_usual();
+    if Priority::of(&process.attributes.prctl.lock()) > granted {
+        process.attributes.prctl.lock().begin_usual();
     }
     begin(process);
 }
@@ -70,7 +70,7 @@ pub fn grant(process: &Process, other: u64, change: Change) {
 }
 
 fn announce(process: &Process) {
-    let word = process.attributes.lock().to_word();
+    let word = process.attributes.prctl.lock().to_word();
     let _ = process.files.lock().announce_precedence(process.environment(), word);
 }
 

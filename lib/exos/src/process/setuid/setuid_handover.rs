@@ -44,7 +44,7 @@ pub(in crate::process) fn becomes_another(program: &ExecFile) -> Result<bool> {
         return Ok(true);
     }
     let process = process();
-    let before = process.credentials.lock().clone();
+    let before = process.attributes.credentials.lock().clone();
     let mode = program.opened.mode;
     let owner = if mode & (linux::S_ISUID | linux::S_ISGID) == 0 { 0 } else { owner_of(program.opened.node)? };
     let after = before.executing(Program { mode, user: owner as u32, group: (owner >> 32) as u32 });
@@ -59,7 +59,9 @@ pub(in crate::process) fn becomes_another(program: &ExecFile) -> Result<bool> {
         return Ok(false);
     }
     let ask = || process.files.lock().on_object(Request::Execute, [program.opened.node, 0, 0, 0, 0]);
-    process.change_credentials(after, process.capabilities(), || ask().map(|[held, ..]| held)).map(|()| false)
+    process
+        .change_credentials(after, process.attributes.capabilities(), || ask().map(|[held, ..]| held))
+        .map(|()| false)
 }
 
 fn owner_of(node: u64) -> Result<u64> {
@@ -88,9 +90,9 @@ fn bundle(process: &Process, request: &ExecRequest) -> (ExecState, Vec<Used>) {
     }
     sent.iter().for_each(|description| scm_rights::send(description));
     let place = process.fs.lock().clone();
-    let limits = process.limits.lock().clone();
+    let limits = process.attributes.limits.lock().clone();
     let limit = |resource: usize| limits.get(resource as u64).unwrap_or_default();
-    let attributes = process.attributes.lock().clone();
+    let attributes = process.attributes.prctl.lock().clone();
     let (ignored, _) = process.signals.lock().sets();
     let alarm = process.alarms.timers.lock().interval[0];
     let terminal = process.terminal.lock().clone();
@@ -100,7 +102,7 @@ fn bundle(process: &Process, request: &ExecRequest) -> (ExecState, Vec<Used>) {
         environment: request.environment.clone(),
         place: [place.directory, u64::from(place.mask)],
         below_proc: place.below_proc.map(|path| path.to_vec()).unwrap_or_default(),
-        group: [process.group(), process.session.load(Relaxed)],
+        group: [process.group(), process.attributes.session.load(Relaxed)],
         signals: [ignored, thread().blocked()],
         attributes: attributes.kept(),
         alarm: [alarm.deadline, alarm.interval],

@@ -87,19 +87,19 @@ fn take_over(process: &Process, thread: &Thread, bundle: &ExecState) {
         place.below_proc = (!bundle.below_proc.is_empty()).then(|| bundle.below_proc.as_slice().into());
     }
     process.signal_page.group().store(bundle.group[0], Relaxed);
-    process.session.store(bundle.group[1], Relaxed);
+    process.attributes.session.store(bundle.group[1], Relaxed);
     for signal in (1..=SIGNALS).filter(|signal| bundle.signals[0] & bit(*signal) & !UNSTOPPABLE != 0) {
         process.signals.lock().set(signal, Action { handler: IGNORE, ..Action::default() });
     }
     thread.set_blocked(bundle.signals[1]);
-    process.attributes.lock().keep(bundle.attributes);
+    process.attributes.prctl.lock().keep(bundle.attributes);
     let [deadline, interval] = bundle.alarm;
     process.alarms.change(|timers| timers.interval[0] = Timer { deadline, interval });
     for (resource, limit) in (0..).zip(&bundle.limits) {
         // What is no limit stays what it was.
-        let _ = process.limits.lock().set(resource, *limit, true);
+        let _ = process.attributes.limits.lock().set(resource, *limit, true);
     }
-    process.descriptors.lock().set_limit(process.limits.lock().soft(linux::RLIMIT_NOFILE) as usize);
+    process.descriptors.lock().set_limit(process.attributes.limits.lock().soft(linux::RLIMIT_NOFILE) as usize);
     process.set_time_limit();
     open(process, bundle);
 }
@@ -133,7 +133,7 @@ fn raise(process: &Process) -> Result<()> {
         return Err(Errno::EIO);
     }
     {
-        let mut identity = process.credentials.lock();
+        let mut identity = process.attributes.credentials.lock();
         (identity.user, identity.group, identity.apart) = (three(0), three(3), apart);
         identity.groups = Groups::new(groups)?;
     }

@@ -6,6 +6,7 @@
 pub mod thread_create;
 pub mod thread_credentials;
 
+use crate::attributes::ThreadAttributes;
 use crate::hw::current::process;
 use crate::hw::thread_context::ThreadContext;
 use crate::process::futex::Waiter;
@@ -13,14 +14,13 @@ use crate::signal::{Inbox, SecondQueue};
 use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicU64};
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::PageNumber;
 use runtime::area::{self, Area};
 use runtime::lock::Lock;
 use runtime::upcall::Context;
-use thread_credentials::OwnCredentials;
 use unix_core::process::nice_share::FairShare;
 use unix_core::process::public_page as public;
 use unix_core::signal::pending::{PENDING, PendingSignals, THREAD_WORDS};
@@ -44,8 +44,6 @@ pub struct Thread {
     pub clear_at_end: AtomicU64,
     /// Address of its list of robust futexes; 0: none.
     robust_list: AtomicU64,
-    /// The CPUs that it may run on, as bits; those of the first thread stand in the process's attributes.
-    pub cpus: AtomicU32,
     /// Address of its environment area.
     pub area: AtomicU64,
     /// Pages that its environment is made of, where it is not the process's first.
@@ -58,8 +56,8 @@ pub struct Thread {
     pub notes_uses: AtomicBool,
     /// Bells that it has to ring, from bit 0 on: see `pipe::bells`.
     pub bells: AtomicU64,
-    /// Its credentials, where they differ from those of the first thread.
-    pub own_credentials: OwnCredentials,
+    /// Its credentials and CPUs.
+    pub attributes: ThreadAttributes,
     /// Whether it is in the strict mode of seccomp(2).
     pub is_confined: AtomicBool,
     /// One more than `Process::watched_closes` when its call first watched something for the coming sleep; 0: it
@@ -102,14 +100,13 @@ impl Thread {
             name: Default::default(),
             clear_at_end: AtomicU64::new(0),
             robust_list: AtomicU64::new(0),
-            cpus: AtomicU32::new(u32::MAX),
+            attributes: ThreadAttributes::default(),
             area: AtomicU64::new(0),
             pages: Lock::new(Vec::new()),
             start: Lock::new(None),
             turns: Lock::new(FairShare::default()),
             notes_uses: AtomicBool::new(false),
             bells: AtomicU64::new(0),
-            own_credentials: OwnCredentials::default(),
             is_confined: AtomicBool::new(false),
             watches_since: AtomicU64::new(0),
             waiter: Waiter::default(),
@@ -181,8 +178,8 @@ impl Thread {
         self.post().drop_all(u64::MAX);
         self.robust_list.store(0, Relaxed);
         self.waiter.clear();
-        self.own_credentials.free_copy();
-        self.own_credentials.clear();
+        self.attributes.own_credentials.free_copy();
+        self.attributes.own_credentials.clear();
         self.at_end.store(0, Relaxed);
         self.is_confined.store(false, Relaxed);
         self.cpu_time.clear();

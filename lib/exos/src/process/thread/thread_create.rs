@@ -55,7 +55,7 @@ pub fn spawn(context: &Context, options: Options) -> Result<u64> {
     budget::reserve_or_fail(AREA_PAGES as u64 + 8)?;
     budget::ensure(Resource::Environment, 1).map_err(|_| Errno::EAGAIN)?;
     let record = record(context, &options)?;
-    let _turn = process().credentials.turn();
+    let _turn = process().credentials_turn();
     process().begin_thread(record);
     let made = build(record).and_then(|made| begin_to_run(record, &made, &options).map(|()| made));
     let made = made.inspect_err(|_| {
@@ -93,7 +93,7 @@ fn record(context: &Context, options: &Options) -> Result<&'static Thread> {
         None => Box::leak(Box::new(Thread::new()?)),
     };
     record.reset(maker.blocked());
-    record.cpus.store(cpu_placement::own() as u32, Relaxed);
+    record.attributes.cpus.store(cpu_placement::own() as u32, Relaxed);
     record.note_name(&maker.name());
     let mut context = *context;
     context.registers.rax = 0;

@@ -9,7 +9,11 @@ use linux_raw_sys::general as linux;
 
 /// Bytes that the process may lock.
 pub(crate) fn most_locked(process: &Process) -> u64 {
-    if process.may(linux::CAP_IPC_LOCK) { u64::MAX } else { process.limits.lock().soft(linux::RLIMIT_MEMLOCK) }
+    if process.may(linux::CAP_IPC_LOCK) {
+        u64::MAX
+    } else {
+        process.attributes.limits.lock().soft(linux::RLIMIT_MEMLOCK)
+    }
 }
 
 /// The pages that hold a range.

@@ -93,7 +93,7 @@ fn with_time_left(
     let Some(timeout) = timeout.filter(|timeout| *timeout != 0) else { return action(call) };
     let begin = runtime::clock::now();
     let outcome = action(call);
-    if call.process.attributes.lock().personality & STICKY_TIMEOUTS == 0 {
+    if call.process.attributes.prctl.lock().personality & STICKY_TIMEOUTS == 0 {
         let left = timeout.saturating_sub(runtime::clock::now().saturating_sub(begin));
         let _ = usercopy::write_words(place, &[left / NANOSECONDS, left % NANOSECONDS / unit]);
     }
@@ -143,7 +143,7 @@ pub(crate) fn with_mask(call: &Call<'_>, mask: u64, action: impl FnOnce(&Call<'_
 
 fn poll_list(call: &Call<'_>, list: u64, count: u64, timeout: Option<u64>) -> Result<u64> {
     let count = u64::from(count as u32);
-    if count > call.process.limits.lock().soft(linux::RLIMIT_NOFILE) {
+    if count > call.process.attributes.limits.lock().soft(linux::RLIMIT_NOFILE) {
         return Err(Errno::EINVAL);
     }
     let (mut few, mut many) = ([0; FEW], Vec::new());

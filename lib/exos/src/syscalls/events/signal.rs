@@ -203,7 +203,7 @@ fn kill_any(call: &Call<'_>) -> Result<u64> {
         0 => process_table::send_to_group(call.process.group(), signal as u32),
         -1 => process_table::send_to_all(signal as u32),
         group if group < 0 => process_table::send_to_group(group.unsigned_abs(), signal as u32),
-        number => process_table::send(number as u64, &from_user(signal as u32, call.process.sender())),
+        number => process_table::send(number as u64, &from_user(signal as u32, call.process.attributes.sender())),
     }
 }
 
@@ -216,7 +216,7 @@ pub(crate) fn tkill(call: &mut Call<'_>) -> Result<u64> {
 }
 
 fn by_thread(call: &Call<'_>, signal: u64) -> Information {
-    Information { code: linux::SI_TKILL, ..from_user(signal as u32, call.process.sender()) }
+    Information { code: linux::SI_TKILL, ..from_user(signal as u32, call.process.attributes.sender()) }
 }
 
 /// To a thread of this process, or to the first thread of another.

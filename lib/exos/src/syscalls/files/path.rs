@@ -183,7 +183,7 @@ fn look_up(call: &Call<'_>, at: u64, path: &[u8], flags: u32) -> Option<Result<S
 
 #[inline(never)]
 fn may(call: &Call<'_>, owned: OwnerAndMode, wanted: u32) -> bool {
-    let identity = call.process.credentials.lock();
+    let identity = call.process.attributes.credentials.lock();
     owned.permits(identity.acting_on_files(), &identity.groups, wanted)
 }
 
@@ -403,7 +403,7 @@ fn access_at(call: &Call<'_>, at: u64, path: u64, wanted: u64, flags: u64) -> Re
         if owned.permits_all(wanted as u32) {
             return Ok(0);
         }
-        let identity = call.process.credentials.lock();
+        let identity = call.process.attributes.credentials.lock();
         let who = if flags & REAL != 0 { identity.real() } else { identity.acting_on_files() };
         return if owned.permits(who, &identity.groups, wanted as u32) { Ok(0) } else { Err(Errno::EACCES) };
     }

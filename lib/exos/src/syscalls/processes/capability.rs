@@ -30,7 +30,7 @@ fn read_header(header: u64) -> Result<Option<(u64, i32)>> {
 /// The sets of a process; what another one gave up only itself knows.
 fn sets_of(process: &Process, number: u64) -> Result<Capabilities> {
     if number == 0 || number == process.number() {
-        return Ok(process.capabilities());
+        return Ok(process.attributes.capabilities());
     }
     let other = crate::process_table::find(number).ok_or(Errno::ESRCH)?;
     let all = if other.user[1] == 0 { ALL } else { 0 };
@@ -65,7 +65,7 @@ pub(crate) fn capset(call: &mut Call<'_>) -> Result<u64> {
     let (halves, _) = bytes.as_chunks::<4>();
     let half = |word: usize, place: usize| halves.get(word * 3 + place).map_or(0, |half| u32::from_le_bytes(*half));
     let wanted = [0, 1, 2].map(|place| (u64::from(half(0, place)) | u64::from(half(1, place)) << 32) & ALL);
-    call.process.set_capabilities(call.process.capabilities().set(wanted)?).map(|()| 0)
+    call.process.set_capabilities(call.process.attributes.capabilities().set(wanted)?).map(|()| 0)
 }
 
 /// What `prctl` does about them; `None`: the operation is another one.
@@ -74,7 +74,7 @@ pub(crate) fn control(
     wanted: u32,
     [argument, capability, more @ ..]: [u64; 4],
 ) -> Option<Result<u64>> {
-    let before = process.capabilities();
+    let before = process.attributes.capabilities();
     let mut now = before;
     let sets = &mut now;
     let outcome = match wanted {

@@ -15,23 +15,23 @@ const USER: u64 = 0;
 const GROUP: u64 = 1;
 
 fn identity(call: &Call<'_>) -> Credentials {
-    call.process.credentials.lock().clone()
+    call.process.attributes.credentials.lock().clone()
 }
 
 pub(crate) fn getuid(call: &mut Call<'_>) -> Result<u64> {
-    Ok(u64::from(call.process.credentials.lock().user.real))
+    Ok(u64::from(call.process.attributes.credentials.lock().user.real))
 }
 
 pub(crate) fn geteuid(call: &mut Call<'_>) -> Result<u64> {
-    Ok(u64::from(call.process.credentials.lock().user.effective))
+    Ok(u64::from(call.process.attributes.credentials.lock().user.effective))
 }
 
 pub(crate) fn getgid(call: &mut Call<'_>) -> Result<u64> {
-    Ok(u64::from(call.process.credentials.lock().group.real))
+    Ok(u64::from(call.process.attributes.credentials.lock().group.real))
 }
 
 pub(crate) fn getegid(call: &mut Call<'_>) -> Result<u64> {
-    Ok(u64::from(call.process.credentials.lock().group.effective))
+    Ok(u64::from(call.process.attributes.credentials.lock().group.effective))
 }
 
 fn tell(call: &Call<'_>, three: ResIds) -> Result<u64> {
@@ -57,7 +57,7 @@ fn change(call: &Call<'_>, which: u64, change: Change, wanted: [u32; 3]) -> Resu
         USER => wished.change_user(change, wanted)?,
         _ => wished.change_group(change, wanted, is_capable(call.process))?,
     }
-    let sets = call.process.capabilities();
+    let sets = call.process.attributes.capabilities();
     let keeps_groups = which == USER && before.has(linux::CAP_SETGID) && sets.keeps();
     wished.keeps_groups |= keeps_groups;
     let sets = match change {
@@ -71,12 +71,12 @@ fn change(call: &Call<'_>, which: u64, change: Change, wanted: [u32; 3]) -> Resu
 }
 
 fn is_capable(process: &Process) -> bool {
-    process.capabilities().has(linux::CAP_SETGID)
+    process.attributes.capabilities().has(linux::CAP_SETGID)
 }
 
 /// Whether the caller may take any group.
 fn may_change_groups(process: &Process) -> bool {
-    process.credentials.lock().may_change_groups() && is_capable(process)
+    process.attributes.credentials.lock().may_change_groups() && is_capable(process)
 }
 
 fn wanted(call: &Call<'_>, count: usize) -> [u32; 3] {
@@ -150,7 +150,7 @@ pub(crate) fn setgroups(call: &mut Call<'_>) -> Result<u64> {
     // The server says nothing of the key: it is that of before.
     let held = process.principal.load(Relaxed);
     process
-        .change_credentials(wished, process.capabilities(), || tell_groups(process, &bytes).map(|()| held))
+        .change_credentials(wished, process.attributes.capabilities(), || tell_groups(process, &bytes).map(|()| held))
         .map(|()| 0)
 }
 

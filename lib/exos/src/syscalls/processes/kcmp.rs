@@ -50,7 +50,11 @@ fn meant(process: &Process, number: u64) -> Result<u64> {
         return Ok(process.number());
     }
     let other = process_table::find(number).ok_or(Errno::ESRCH)?;
-    if process.credentials.lock().may_signal(other.user[0], other.user[1]) { Ok(number) } else { Err(Errno::EPERM) }
+    if process.attributes.credentials.lock().may_signal(other.user[0], other.user[1]) {
+        Ok(number)
+    } else {
+        Err(Errno::EPERM)
+    }
 }
 
 /// The number of what a descriptor of a process is open on.

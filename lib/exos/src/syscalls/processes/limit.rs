@@ -20,7 +20,7 @@ fn set_own(process: &Process, resource: u64, values: [u64; 2]) -> Result<()> {
 
 pub(crate) fn getrlimit(call: &mut Call<'_>) -> Result<u64> {
     let [resource, to, ..] = call.arguments();
-    let limits = call.process.limits.lock().get(resource)?;
+    let limits = call.process.attributes.limits.lock().get(resource)?;
     usercopy::write(to, &uapi::bytes(&limits)).map(|()| 0)
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn prlimit64(call: &mut Call<'_>) -> Result<u64> {
         let before = limits_of(call, number, resource, new)?;
         return if old == 0 { Ok(0) } else { usercopy::write(old, &uapi::bytes(&before)).map(|()| 0) };
     }
-    let before = call.process.limits.lock().get(resource)?;
+    let before = call.process.attributes.limits.lock().get(resource)?;
     if new != 0 {
         set_own(call.process, resource, usercopy::read_words(new)?)?;
     }
@@ -76,7 +76,7 @@ pub(crate) fn check_file_size(size: u64) -> Result<()> {
 
 /// Whether there may be one process or thread more.
 pub(crate) fn check_processes(process: &Process) -> Result<()> {
-    let most = process.limits.lock().soft(linux::RLIMIT_NPROC);
+    let most = process.attributes.limits.lock().soft(linux::RLIMIT_NPROC);
     if most == UNLIMITED {
         return Ok(());
     }

@@ -70,7 +70,7 @@ pub(crate) fn pidfd_send_signal(call: &mut Call<'_>) -> Result<u64> {
     }
     let receiver = signalled(call.process, number)?;
     let information = match information {
-        0 => from_user(signal as u32, call.process.sender()),
+        0 => from_user(signal as u32, call.process.attributes.sender()),
         at if usercopy::read_half(at)? != signal as u32 => return Err(Errno::EINVAL),
         at => {
             let told = read_information(at, signal)?;

@@ -27,7 +27,7 @@ pub(crate) fn prctl(call: &mut Call<'_>) -> Result<u64> {
             return usercopy::write(argument, &name).map(|()| 0);
         }
         operation::PR_GET_PDEATHSIG => {
-            let signal = process.attributes.lock().death_signal;
+            let signal = process.attributes.prctl.lock().death_signal;
             return usercopy::write_half(argument, signal).map(|()| 0);
         }
         // A confined thread does not come here.
@@ -58,7 +58,7 @@ pub(crate) fn prctl(call: &mut Call<'_>) -> Result<u64> {
     if wanted as u32 == operation::PR_SET_NO_NEW_PRIVS && rest == [1, 0, 0, 0] {
         return renounce_privileges(process);
     }
-    let mut attributes = process.attributes.lock();
+    let mut attributes = process.attributes.prctl.lock();
     match wanted as u32 {
         operation::PR_SET_PDEATHSIG if argument <= u64::from(COUNT) => {
             attributes.death_signal = argument as u32;
@@ -67,7 +67,7 @@ pub(crate) fn prctl(call: &mut Call<'_>) -> Result<u64> {
         operation::PR_GET_DUMPABLE => return Ok(attributes.dumpable),
         operation::PR_SET_DUMPABLE if argument <= 1 => attributes.dumpable = argument,
         operation::PR_GET_NO_NEW_PRIVS if rest == [0; 4] => {
-            return Ok(u64::from(process.credentials.lock().no_new_privileges));
+            return Ok(u64::from(process.attributes.credentials.lock().no_new_privileges));
         }
         operation::PR_GET_TIMERSLACK => return Ok(attributes.timer_slack()),
         operation::PR_SET_TIMERSLACK => {
@@ -82,9 +82,9 @@ pub(crate) fn prctl(call: &mut Call<'_>) -> Result<u64> {
 
 /// The server keeps it: no program gives the process any rights from now on.
 fn renounce_privileges(process: &Process) -> Result<u64> {
-    let wished = Credentials { no_new_privileges: true, ..process.credentials.lock().clone() };
+    let wished = Credentials { no_new_privileges: true, ..process.attributes.credentials.lock().clone() };
     let ask = || process.files.lock().on_object(Request::SetIdentity, [NO_NEW_PRIVILEGES, 0, 0, 0, 0]);
-    process.change_credentials(wished, process.capabilities(), || ask().map(|[held, ..]| held)).map(|()| 0)
+    process.change_credentials(wished, process.attributes.capabilities(), || ask().map(|[held, ..]| held)).map(|()| 0)
 }
 
 fn set_name(from: u64) -> Result<u64> {
@@ -100,7 +100,7 @@ fn set_name(from: u64) -> Result<u64> {
 pub(crate) fn personality(call: &mut Call<'_>) -> Result<u64> {
     const ASK: u32 = 0xffff_ffff;
     let [wanted, ..] = call.arguments();
-    let mut attributes = call.process.attributes.lock();
+    let mut attributes = call.process.attributes.prctl.lock();
     let before = attributes.personality;
     if wanted as u32 != ASK {
         attributes.personality = wanted as u32;

@@ -473,7 +473,7 @@ pub(crate) fn setpgid(call: &mut Call<'_>) -> Result<u64> {
     if (group as i32) < 0 {
         return Err(Errno::EINVAL);
     }
-    let session = call.process.session.load(Relaxed);
+    let session = call.process.attributes.session.load(Relaxed);
     if group != number {
         let member = crate::process_table::member(group);
         member.filter(|member| member.session == session).ok_or(Errno::EPERM)?;
@@ -503,7 +503,7 @@ pub(crate) fn setsid(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EPERM);
     }
     call.process.signal_page.group().store(own, Relaxed);
-    call.process.session.store(own, Relaxed);
+    call.process.attributes.session.store(own, Relaxed);
     job_control::set_controlling(None);
     child_start::publish(call.process);
     Ok(own)

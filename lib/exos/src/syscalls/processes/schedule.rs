@@ -46,7 +46,7 @@ fn meant(call: &Call<'_>, which: u64, who: u64) -> Result<Vec<ProcessInfo>> {
     let who = match (who as u32, which as u32) {
         (0, PRIO_PROCESS) => own.0,
         (0, PRIO_GROUP) => own.1,
-        (0, PRIO_USER) => u64::from(call.process.credentials.lock().user.real),
+        (0, PRIO_USER) => u64::from(call.process.attributes.credentials.lock().user.real),
         (who, _) => u64::from(who),
     };
     let found: Vec<ProcessInfo> = if which as u32 == PRIO_PROCESS {
@@ -101,14 +101,14 @@ fn set(call: &Call<'_>, number: u64, change: Change) -> Result<u64> {
 
 /// Whether another process is of the caller's user.
 fn may_set(call: &Call<'_>, number: u64) -> bool {
-    let own = call.process.credentials.lock().user.effective;
+    let own = call.process.attributes.credentials.lock().user.effective;
     process_table::find_any(number).is_some_and(|other| other.user.contains(&own))
 }
 
 /// How a process is scheduled. Of one that does not answer is told what it shows.
 fn attributes_of(call: &Call<'_>, number: u64) -> Result<Attributes> {
     if check_exists(call, number)? {
-        return Ok(call.process.attributes.lock().clone());
+        return Ok(call.process.attributes.prctl.lock().clone());
     }
     let request = Schedule { change: None, may_raise: false };
     let told = remote_call::request(number, &request.to_path()).ok();
@@ -218,7 +218,7 @@ pub(crate) fn sched_getaffinity(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EINVAL);
     }
     let cpus = match other_thread(call, number) {
-        Some(thread) => thread.cpus.load(Relaxed).into(),
+        Some(thread) => thread.attributes.cpus.load(Relaxed).into(),
         None => attributes_of(call, number).map_err(nobody)?.cpus,
     };
     usercopy::write_word(to, cpus & machine())?;
@@ -234,7 +234,7 @@ pub(crate) fn sched_setaffinity(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EINVAL);
     }
     if let Some(thread) = other_thread(call, number) {
-        thread.cpus.store((wanted & machine()) as u32, Relaxed);
+        thread.attributes.cpus.store((wanted & machine()) as u32, Relaxed);
         return cpu_placement::pin_to(EnvironmentId(thread.number()), wanted & machine()).map(|()| 0);
     }
     set(call, number, Change::Cpus(wanted & machine()))

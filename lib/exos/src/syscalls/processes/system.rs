@@ -25,7 +25,7 @@ pub(crate) fn uname(call: &mut Call<'_>) -> Result<u64> {
     let [to, ..] = call.arguments();
     // personality(2): an execution domain is the lowest byte; this one is told of a machine of 32 bits.
     const LINUX32: u32 = 8;
-    let is_narrow = call.process.attributes.lock().personality & 0xff == LINUX32;
+    let is_narrow = call.process.attributes.prctl.lock().personality & 0xff == LINUX32;
     let machine: &[u8] = if is_narrow { b"i686" } else { b"x86_64" };
     let fields: [&[u8]; 6] = [b"Linux", b"chitin", b"6.1.0-chitin", b"#1 Chitin ExOS", machine, b"(none)"];
     usercopy::write(to, &uapi::names(fields)).map(|()| 0)
@@ -102,12 +102,12 @@ pub(crate) fn membarrier(call: &mut Call<'_>) -> Result<u64> {
     const BARRIER: u32 = Command::MEMBARRIER_CMD_PRIVATE_EXPEDITED as u32;
     const REGISTER: u32 = Command::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED as u32;
     let [command, flags, ..] = call.arguments();
-    let registered = |process: &Process| process.attributes.lock().wants_barriers;
+    let registered = |process: &Process| process.attributes.prctl.lock().wants_barriers;
     match (command as u32, flags as u32) {
         (QUERY, 0) => return Ok(u64::from(GLOBAL | GLOBAL_EXPEDITED | REGISTER_GLOBAL | BARRIER | REGISTER)),
         (GLOBAL | GLOBAL_EXPEDITED, 0) => global_barrier(),
         (REGISTER_GLOBAL, 0) => {}
-        (REGISTER, 0) => call.process.attributes.lock().wants_barriers = true,
+        (REGISTER, 0) => call.process.attributes.prctl.lock().wants_barriers = true,
         (BARRIER, 0) if !registered(call.process) => return Err(Errno::EPERM),
         (BARRIER, 0) if call.process.has_threads.load(Relaxed) => barrier(call.process)?,
         (BARRIER, 0) => fence(SeqCst),

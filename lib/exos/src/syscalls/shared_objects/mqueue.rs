@@ -112,7 +112,7 @@ pub(crate) fn mq_timedsend(call: &mut Call<'_>) -> Result<u64> {
     });
     let [process, signal, value, _] = outcome.map_err(|error| timed_out(&description, error))?;
     if signal != 0 {
-        let detail = call.process.sender();
+        let detail = call.process.attributes.sender();
         let information = Information { signal: signal as u32, code: SI_MESGQ, detail, value };
         // The process that asked for the notification may be gone.
         let _ = process_table::send(process, &information);

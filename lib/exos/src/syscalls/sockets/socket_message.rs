@@ -350,7 +350,7 @@ fn read_claim(call: &Call<'_>, from: u64, length: u64) -> Result<Ucred> {
         user: usercopy::read_half(from.saturating_add(4))?,
         group: usercopy::read_half(from.saturating_add(8))?,
     };
-    let identity = call.process.credentials.lock();
+    let identity = call.process.attributes.credentials.lock();
     let is_own = u64::from(claimed.process) == call.process.number();
     if !identity.may_claim(claimed.user, claimed.group)
         || !is_own && !identity.has(linux_raw_sys::general::CAP_SYS_ADMIN)
