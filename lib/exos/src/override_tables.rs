@@ -10,7 +10,7 @@ use crate::hw::header::{Header, Tables};
 use crate::process::call::quick;
 pub use crate::process::image::{FaultOperation, ImageTables, OverrideTables};
 use crate::process::pager::OwnPages;
-use crate::process::{child_start, exit};
+use crate::process::{child_start, children, cpu_time, exit, spawn_cache, thread};
 use crate::procfs;
 use crate::syscalls::{OPERATIONS, UNBORN};
 use crate::upcalls::Upcalls;
@@ -44,6 +44,10 @@ impl ImageTables {
             answer_request: procfs::answer,
             lead_on: procfs::lead_on,
             write_proc: procfs::write,
+            each_thread: thread::each,
+            child: children::find,
+            process_time: cpu_time::own_time,
+            trim: spawn_cache::trim,
         };
         Self { quick: quick(&tables.calls), tables, unborn: &UNBORN, install_gate: gate::install, upcalls }
     }

@@ -4,9 +4,9 @@
 //! at processes in the same way, with its own key.
 
 use crate::attributes::attributes;
-use crate::hw::current::process;
 use crate::hw::domain::domain;
 use crate::signal::{self, GROUP};
+use crate::upcalls::upcalls;
 use abi::budget::Resource;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -282,12 +282,18 @@ impl ProcessTable {
 pub fn send(number: u64, information: &Information) -> Result<u64> {
     check(information.signal)?;
     // The number of a thread means its process.
-    let is_own = number == domain().number() || process().threads.lock().iter().any(|one| one.shown_number() == number);
+    let is_own = number == domain().number() || is_own_thread(number);
     if is_own {
         return if information.signal == 0 { Ok(0) } else { signal::send_own(information).map(|()| 0) };
     }
     let Some(other) = find_any(number) else { return send_to_unknown(number, information) };
     deliver(&other, information).map(|()| 0)
+}
+
+fn is_own_thread(number: u64) -> bool {
+    let mut is_own = false;
+    (upcalls().each_thread)(&mut |thread, _| is_own |= domain().shown_number(thread) == number);
+    is_own
 }
 
 /// Sends a signal to another process. To one of this user the way is short: its mailbox can be opened. Else the server
@@ -339,8 +345,7 @@ fn send_to_unknown(number: u64, information: &Information) -> Result<u64> {
 
 fn is_reaped_child(number: u64) -> bool {
     let creator = exposed::environment(EnvironmentId(number)).map(|info| info.creator.load(Acquire));
-    creator == Some(domain().environment())
-        && !process().children.lock().all.iter().any(|child| child.number() == number)
+    creator == Some(domain().environment()) && (upcalls().child)(number).is_none()
 }
 
 /// The first process of all is the session, which has no handlers and takes every signal from user 0, without effect.
@@ -349,7 +354,7 @@ fn send_to_nobody(number: u64) -> Result<u64> {
     if number == runtime::entry::FIRST.0 {
         return if attributes().credentials.lock().may_signal(0, 0) { Ok(0) } else { Err(Errno::EPERM) };
     }
-    let is_child = process().children.lock().all.iter().any(|child| child.number() == number && !child.is_unawaited());
+    let is_child = (upcalls().child)(number).is_some_and(|child| !child.is_unawaited);
     if is_child { Ok(0) } else { Err(Errno::ESRCH) }
 }
 

@@ -2,8 +2,11 @@
 //!
 //! Invariant: an up-call is made only where a process runs.
 
-use crate::hw::current::process;
+use crate::hw::current::{Holds, Word, record, word};
+use crate::hw::thread_context::ThreadContext;
+use crate::signal::ThreadSignals;
 use linux_abi::errno::Result;
+use runtime::predicate::Term;
 use unix_core::process::exit_status::Status;
 use unix_core::procfs::{Last, Way};
 
@@ -22,9 +25,34 @@ pub struct Upcalls {
     pub lead_on: fn(&[u8], Last) -> Result<Option<Way>>,
     /// Writes bytes of the program's memory to a file below `/proc`.
     pub write_proc: fn(&[u8], u64, u64) -> Result<u64>,
+    /// Does something with each thread of the process, while the list of threads is locked.
+    pub each_thread: fn(EachThread<'_>),
+    /// A child of the process, by its number.
+    pub child: fn(u64) -> Option<ChildInfo>,
+    /// Nanoseconds that the process ran: all its threads.
+    pub process_time: fn() -> u64,
+    /// Gives up pages that only save time for the next child, before a sleep.
+    pub trim: fn(),
+}
+
+/// What is done with a thread.
+pub type EachThread<'a> = &'a mut dyn FnMut(&'static ThreadContext, &'static ThreadSignals);
+
+/// What layers below ask of a child.
+#[derive(Clone, Copy, Debug)]
+pub struct ChildInfo {
+    /// Whether it ended while the process ignored SIGCHLD.
+    pub is_unawaited: bool,
+    /// What becomes true when it needs nothing of its parent any more, while it does.
+    pub dependence: Option<[Term; 2]>,
+}
+
+impl Holds for Word<{ word::UPCALLS }> {
+    type Record = Upcalls;
 }
 
 /// Those of the image that the process runs on.
+#[inline]
 pub fn upcalls() -> &'static Upcalls {
-    &process().calls.image().upcalls
+    record::<{ word::UPCALLS }>()
 }

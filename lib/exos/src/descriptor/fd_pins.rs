@@ -15,11 +15,11 @@
 
 use super::events::epoll::Set;
 use super::open_file::OpenFile;
-use crate::hw::current::thread;
 use crate::hw::thread_context::thread_context;
 use crate::pipe::bells;
 use crate::process::Process;
 use crate::wait;
+use crate::wait::wait_state;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ops::Deref;
@@ -118,7 +118,7 @@ impl Process {
     #[inline(never)]
     fn record_use(&self, description: &OpenFile) {
         self.fd_pins.lock().record(description.number(), thread_context().number(), false);
-        thread().notes_uses.store(true, Relaxed);
+        wait_state().notes_uses.store(true, Relaxed);
     }
 
     /// What an interest is in, for the next look and the next sleep: none where no descriptor stands for it any more.
@@ -138,11 +138,11 @@ impl Process {
     fn record_watch(&self, description: u64) {
         let mut uses = self.fd_pins.lock();
         // The first one of a look: what is closed from here on wakes the thread.
-        if thread().watches_since.load(Relaxed) == 0 {
-            thread().watches_since.store(self.watched_closes.load(Relaxed) + 1, Relaxed);
+        if wait_state().watches_since.load(Relaxed) == 0 {
+            wait_state().watches_since.store(self.watched_closes.load(Relaxed) + 1, Relaxed);
         }
         uses.record(description, thread_context().number(), true);
-        thread().notes_uses.store(true, Relaxed);
+        wait_state().notes_uses.store(true, Relaxed);
     }
 
     /// Puts a description into the table, which is closed where there is no room for it.
@@ -246,10 +246,10 @@ impl Process {
     /// The call of the running thread has ended.
     #[inline]
     pub fn end_uses(&self) {
-        if thread().notes_uses.load(Relaxed) {
-            thread().notes_uses.store(false, Relaxed);
+        if wait_state().notes_uses.load(Relaxed) {
+            wait_state().notes_uses.store(false, Relaxed);
             bells::ring_pending();
-            thread().watches_since.store(0, Relaxed);
+            wait_state().watches_since.store(0, Relaxed);
             let own = thread_context().number();
             self.close_unused(|one| one.thread != own);
         }
@@ -258,8 +258,8 @@ impl Process {
     /// The running thread, which slept, looks again at what it watched.
     #[inline]
     pub fn end_watches(&self) {
-        if thread().watches_since.load(Relaxed) != 0 {
-            thread().watches_since.store(0, Relaxed);
+        if wait_state().watches_since.load(Relaxed) != 0 {
+            wait_state().watches_since.store(0, Relaxed);
             let own = thread_context().number();
             self.close_unused(|one| one.thread != own || !one.watches);
         }

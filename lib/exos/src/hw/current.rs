@@ -41,6 +41,16 @@ pub mod word {
     pub const ATTRIBUTES: usize = 9;
     /// The attributes of the thread.
     pub const THREAD_ATTRIBUTES: usize = 10;
+    /// The table of up-calls.
+    pub const UPCALLS: usize = 11;
+    /// The signal state of the process.
+    pub const SIGNAL: usize = 12;
+    /// The signal state of the thread.
+    pub const THREAD_SIGNALS: usize = 13;
+    /// The timers of the process.
+    pub const TIMERS: usize = 14;
+    /// The wait state of the thread.
+    pub const WAIT: usize = 15;
 }
 
 /// A word of the area, by its index.

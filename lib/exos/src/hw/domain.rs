@@ -71,6 +71,11 @@ impl Domain {
         thread.number() == self.environment()
     }
 
+    /// The number of one of its threads, as programs see it: that of the process where it is the first thread.
+    pub fn shown_number(&self, thread: &ThreadContext) -> u64 {
+        if self.is_first(thread) { self.number() } else { thread.number() }
+    }
+
     /// The key that opens what others have made.
     pub fn opening_key(&self) -> KeyIndex {
         KeyIndex(self.opening_key.load(Relaxed))

@@ -8,8 +8,9 @@
 //! - a process that is destroyed rings nothing: a sleeper watches the end of a process at the other side, too.
 
 use super::pipe_end::{HOLDERS_TO_READ, HOLDERS_TO_WRITE, Pipe, READERS, Side, WRITERS};
-use crate::hw::current::{is_adopted, thread};
+use crate::hw::current::is_adopted;
 use crate::server::client;
+use crate::wait::wait_state;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use internet::bell::Watch;
@@ -75,8 +76,8 @@ impl Pipe {
         let asked = Watch(self.word(at).load(SeqCst));
         if is_adopted() && asked.wants(SENT, |bell| client::bell(bell).load(SeqCst)) {
             let bells = Watch(self.word(at).swap(0, SeqCst)).bells();
-            thread().bells.fetch_or(bells, Relaxed);
-            thread().notes_uses.store(true, Relaxed);
+            wait_state().bells.fetch_or(bells, Relaxed);
+            wait_state().notes_uses.store(true, Relaxed);
         }
     }
 }
@@ -84,7 +85,7 @@ impl Pipe {
 /// Rings what the running thread has to. The caller holds no lock.
 #[inline]
 pub(crate) fn ring_pending() {
-    if thread().bells.load(Relaxed) != 0 {
+    if wait_state().bells.load(Relaxed) != 0 {
         ring_now();
     }
 }
@@ -92,7 +93,7 @@ pub(crate) fn ring_pending() {
 #[inline(never)]
 fn ring_now() {
     // Without a server no sleeper has a bell.
-    let _ = client::files().lock().ring(thread().bells.swap(0, Relaxed));
+    let _ = client::files().lock().ring(wait_state().bells.swap(0, Relaxed));
 }
 
 /// The terms of a sleep over bells, with what becomes true by the end of a process at the other side of a pipe. Where

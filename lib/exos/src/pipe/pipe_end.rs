@@ -6,6 +6,7 @@ use crate::hw::current::{is_adopted, process};
 use crate::hw::domain::domain;
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::server::client;
+use crate::signal::signal_state;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -791,7 +792,7 @@ fn maker() -> u64 {
 /// Closes the window of a pipe that this process has no end of any more.
 pub fn discard(pipe: &Pipe) {
     // The address space goes as a whole.
-    if process().stopped.load(Relaxed) >= state::ENDS {
+    if signal_state().stopped.load(Relaxed) >= state::ENDS {
         return;
     }
     process().unmap_and_export(&pipe.shared);

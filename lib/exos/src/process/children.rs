@@ -2,7 +2,9 @@
 
 use super::environment::{EnvironmentRef, was_killed_by_session};
 use super::spare_environment::{EnvironmentParts, SpareEnvironment};
+use crate::hw::current::process;
 use crate::hw::mapping::{Mapping, PAGE_WORDS};
+use crate::upcalls::ChildInfo;
 use abi::area::PUBLIC_STATUS;
 use abi::environment::State;
 use alloc::boxed::Box;
@@ -190,4 +192,11 @@ impl Child {
         process.keep_copies(&copies);
         crate::budget::give_back();
     }
+}
+
+/// A child of the running process, by its number.
+pub fn find(number: u64) -> Option<ChildInfo> {
+    let children = process().children.lock();
+    let child = children.all.iter().find(|child| child.number() == number)?;
+    Some(ChildInfo { is_unawaited: child.is_unawaited(), dependence: child.dependence() })
 }

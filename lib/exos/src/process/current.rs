@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering::Release;
 use runtime::area::Area;
 
 /// How many words lead to the parts of a process and of a thread.
-pub const WORDS: usize = 7;
+pub const WORDS: usize = 12;
 
 /// Words of an environment's area, as indices and values.
 pub type Words = [(usize, u64); WORDS];
@@ -22,6 +22,11 @@ pub fn words(process: &'static Process, thread: &'static Thread) -> Words {
         value::<{ word::FILES }>(&process.files),
         value::<{ word::ATTRIBUTES }>(&process.attributes),
         value::<{ word::THREAD_ATTRIBUTES }>(&thread.attributes),
+        value::<{ word::UPCALLS }>(&process.calls.image().upcalls),
+        value::<{ word::SIGNAL }>(&process.signal),
+        value::<{ word::THREAD_SIGNALS }>(&thread.signals),
+        value::<{ word::TIMERS }>(&process.alarms),
+        value::<{ word::WAIT }>(&thread.waits),
         value::<{ word::THREAD }>(thread),
         value::<{ word::PROCESS }>(process),
     ]

@@ -458,7 +458,7 @@ pub(super) fn forget_old_program() -> Result<()> {
         let there = gone.frames.all();
         pages.clear(&there)?;
         // Those of files are not this process's, and those that its parent gave it are for the next child.
-        let parent = EnvironmentId(process.parent.load(Relaxed));
+        let parent = EnvironmentId(process.signal.parent.load(Relaxed));
         let is_parents = |page: &u64| exposed::page(PageNumber(*page)).is_some_and(|info| info.owner() == parent);
         let own = there.iter().filter(|(_, entry)| entry & FROM_FILE == 0);
         let numbers: Vec<u64> = own.map(|(_, entry)| page_of(*entry)).filter(|page| !is_parents(page)).collect();
@@ -486,10 +486,10 @@ pub(super) fn forget_old_program() -> Result<()> {
     process.set_capabilities(process.attributes.capabilities())?;
     super::interpose::forget(process);
     process.traps.forget();
-    process.signals.lock().forget_handlers();
+    process.signal.actions.lock().forget_handlers();
     process.alarms.change(|timers| timers.created.clear());
     let thread = thread();
-    thread.set_alternate([0; 3]);
+    thread.signals.set_alternate([0; 3]);
     thread.clear_at_end.store(0, Relaxed);
     // A confined thread cannot execute a program: another thread did, and this one continues for it.
     thread.is_confined.store(false, Relaxed);

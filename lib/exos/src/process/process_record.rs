@@ -20,7 +20,7 @@ use crate::process::thread_create::DeadThread;
 use crate::process::vfork_deferred::DeferredChild;
 use crate::process::vfork_sharing::SharedMemoryLink;
 use crate::server::client::Client;
-use crate::signal::{Actions, ExpiryTimers, Inbox, Mailbox, SecondQueue, SignalPage};
+use crate::signal::{ExpiryTimers, SignalState};
 use crate::terminal::Terminal;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -29,7 +29,7 @@ use alloc::vec::Vec;
 use core::any::{Any, TypeId};
 use core::cell::Cell;
 use core::ops::Deref;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use linux_abi::errno::Result;
 use program::hot_sites::TrapCounts;
@@ -106,8 +106,8 @@ pub struct Process {
     pub children: Lock<Children>,
     /// Its threads.
     pub threads: Lock<Vec<&'static Thread>>,
-    /// What it wants done with signals.
-    pub signals: Lock<Actions>,
+    /// Its signals.
+    pub signal: SignalState,
     /// What runs.
     pub program: Lock<Program>,
     /// Its descriptors.
@@ -134,26 +134,12 @@ pub struct Process {
     pub exported: Lock<ExportedPages>,
     /// Pages that held the copies of ExOS's data for children that are gone, for the next child.
     pub heap_pages: Lock<Vec<PageNumber>>,
-    /// What others may tell it.
-    pub mailbox: Lock<Mailbox>,
-    /// What lies in it.
-    pub signal_page: SignalPage,
-    /// Signals that found no room there.
-    pub second_signals: SecondQueue,
-    /// Where its parent is told of its end; none where the session is its parent.
-    pub parent_mailbox: Lock<Option<Mailbox>>,
     /// What its parent waits for, if it does.
     pub vfork_link: Lock<Option<SharedMemoryLink>>,
     /// The child that its program is for the moment, if it is one: see `process::vfork_deferred`.
     pub deferred_child: Lock<Option<Box<DeferredChild>>>,
     /// The terminal that controls it, if there is one.
     pub terminal: Lock<Option<Terminal>>,
-    /// Number of its parent.
-    pub parent: AtomicU64,
-    /// Signal that tells its parent of its end; 0: none.
-    pub exit_signal: AtomicU32,
-    /// What its threads have to obey: a value of [`state`].
-    pub stopped: AtomicU64,
     /// How it ends, once it does, as `Status::to_word`; 0 before.
     pub ending: AtomicU64,
     /// What threads left that ended.
@@ -213,17 +199,6 @@ impl Process {
     /// Whether one of its users is user 0, and this capability of Linux counts.
     pub fn may(&self, capability: u32) -> bool {
         self.attributes.credentials.lock().has(capability)
-    }
-
-    /// Signals for the process.
-    #[inline]
-    pub fn inbox(&self) -> Inbox<'_> {
-        Inbox { words: self.signal_page.post(), second: &self.second_signals }
-    }
-
-    /// Its process group.
-    pub fn group(&self) -> u64 {
-        self.signal_page.group().load(Acquire)
     }
 
     /// Does something to its memory.

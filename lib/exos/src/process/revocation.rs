@@ -28,7 +28,7 @@ pub extern "C" fn revoked(_: &mut Context) {
     if has_room() {
         answer_open();
     } else {
-        process().signal_page.questions().store(1, SeqCst);
+        process().signal.page.questions().store(1, SeqCst);
     }
 }
 

@@ -86,7 +86,7 @@ impl Which {
     pub fn from_argument(argument: i64) -> Self {
         match argument {
             -1 => Self::Any,
-            0 => Self::Group(process().group()),
+            0 => Self::Group(process().signal.group()),
             number if number < 0 => Self::Group(number.unsigned_abs()),
             number => Self::Number(number as u64),
         }
@@ -106,11 +106,11 @@ pub fn wait(wanted: Wanted) -> Result<Option<Found>> {
     // Nanoseconds after which children are looked at again, whatever was missed.
     const LOOK_AGAIN: u64 = 100_000_000;
     let process = process();
-    let mailbox = process.signal_page;
+    let mailbox = process.signal.page;
     loop {
         let seen = mailbox.children().load(Acquire);
         await_deaths();
-        let forgets = process.signals.lock().forgets_children();
+        let forgets = process.signal.actions.lock().forgets_children();
         if forgets || process.children.lock().all.iter().any(Child::is_unawaited) {
             bury(|child| forgets || child.is_unawaited());
         }

@@ -169,12 +169,12 @@ impl Owner {
 
     fn send(self, information: &Information) {
         let to = u64::from(self.number);
-        let thread = || process().threads.lock().iter().copied().find(|thread| thread.shown_number() == to);
+        let thread = || super::find_thread(|thread| domain().shown_number(thread) == to);
         // An owner that is gone is no error.
         let _ = match self.kind {
             _ if to == 0 => Ok(()),
             linux::F_OWNER_PGRP => process_table::inform_group(to, information),
-            linux::F_OWNER_TID if let Some(thread) = thread() => thread
+            linux::F_OWNER_TID if let Some((thread, signals)) = thread() => signals
                 .post()
                 .put(information)
                 .and_then(|()| super::ring(domain().session_key, runtime::EnvironmentId(thread.number()))),

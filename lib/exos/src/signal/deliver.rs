@@ -1,15 +1,21 @@
 //! The delivery of signals: which comes next, and what comes of it.
 
+use super::signal_state::signal_state;
+use super::thread_signals::{ThreadSignals, thread_signals};
+use super::timer_expiry::timers;
 use super::{Action, IGNORE, Inbox, handler, stop};
 use crate::attributes::attributes;
-use crate::hw::current::{process, thread};
+use crate::hw::domain::domain;
+use crate::hw::thread_context::{ThreadContext, thread_context};
 use crate::upcalls::upcalls;
+use crate::wait::wait_state;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use linux_abi::errno::Result;
 use linux_raw_sys::general as linux;
+use runtime::EnvironmentId;
 use runtime::upcall::Context;
 use unix_core::process::exit_status::Status;
-use unix_core::process::run_state as state;
+use unix_core::process::run_state;
 use unix_core::signal::frame::Information;
 use unix_core::signal::pending::{FIRST_QUEUED, from_user, is_refused_without_room};
 use unix_core::signal::set::{self, CONTINUE, Default as DefaultAction, FAULTS, STOPS, UNSTOPPABLE, bit};
@@ -30,7 +36,7 @@ const SENT_AT_END: u64 = (bit(FIRST_QUEUED) - 1) & !(STOPS | CONTINUE | UNSTOPPA
 
 /// Sends a signal to the running process itself.
 pub fn send_own(information: &Information) -> Result<()> {
-    let outcome = process().inbox().put(information);
+    let outcome = signal_state().inbox().put(information);
     pass_on();
     // A full queue is the sender's affair only where it asked for queueing.
     if is_refused_without_room(information.code) { outcome } else { Ok(()) }
@@ -40,7 +46,7 @@ pub fn send_own(information: &Information) -> Result<()> {
 /// the call delivers here. False where that is not as simple, and nothing was sent.
 #[inline]
 pub fn send_at_end(signal: u32, code: i32) -> bool {
-    let thread = thread();
+    let thread = thread_signals();
     let signal = bit(signal) & SENT_AT_END & !thread.blocked();
     signal != 0 && thread.send_at_end(signal, code)
 }
@@ -53,18 +59,18 @@ pub fn raise_here(signal: u32) {
 /// Kept apart: what it needs of the stack, a fault that is mended does not set up.
 #[inline(never)]
 fn queue_to_self(information: &Information) {
-    let _ = thread().post().put(information);
+    let _ = thread_signals().post().put(information);
 }
 
 /// Whether the signal of a fault ends the process: nothing of the program handles it.
 pub fn ends_by_fault(signal: u32) -> bool {
-    thread().blocked() & bit(signal) != 0 || !process().signals.lock().get(signal).is_handler()
+    thread_signals().blocked() & bit(signal) != 0 || !signal_state().actions.lock().get(signal).is_handler()
 }
 
 /// Sends the signal of a fault: it cannot wait. Where it is blocked or ignored the process ends.
 pub fn raise_fault(signal: u32, code: i32, address: u64, fault: [u64; 3]) {
-    let thread = thread();
-    let ignored = process().signals.lock().get(signal).handler == IGNORE;
+    let thread = thread_signals();
+    let ignored = signal_state().actions.lock().get(signal).handler == IGNORE;
     if thread.blocked() & bit(signal) != 0 || ignored {
         (upcalls().end)(Status::Killed(signal));
     }
@@ -75,14 +81,14 @@ pub fn raise_fault(signal: u32, code: i32, address: u64, fault: [u64; 3]) {
 /// Signals that wait for the running thread, or for its process where they are this thread's to take, as far as it does
 /// not block them.
 pub fn pending() -> u64 {
-    let thread = thread();
-    let common = process().signal_page.signals().load(Acquire);
-    thread.pending().load(Acquire) & !thread.blocked() | common & thread.takes()
+    let thread = thread_signals();
+    let common = signal_state().page.signals().load(Acquire);
+    thread.pending().load(Acquire) & !thread.blocked() | common & taken_here()
 }
 
 /// Signals that wait for the running thread or its process, blocked or not.
 pub fn waiting() -> u64 {
-    thread().pending().load(Acquire) | process().signal_page.signals().load(Acquire)
+    thread_signals().pending().load(Acquire) | signal_state().page.signals().load(Acquire)
 }
 
 /// What there is to act on at the end of a call.
@@ -100,10 +106,10 @@ pub enum PendingWork {
 /// what another thread decided for all. Nearly every call ends with nothing.
 #[inline(always)]
 pub fn left() -> PendingWork {
-    let (process, thread) = (process(), thread());
-    let waiting = thread.pending().load(Acquire) | process.signal_page.signals().load(Acquire);
-    let others = waiting | process.stopped.load(Acquire) | process.alarms.soonest();
-    let others = others | process.signal_page.questions().load(Acquire);
+    let (state, thread) = (signal_state(), thread_signals());
+    let waiting = thread.pending().load(Acquire) | state.page.signals().load(Acquire);
+    let others = waiting | state.stopped.load(Acquire) | state.next_timer.load(Acquire);
+    let others = others | state.page.questions().load(Acquire);
     let at_end = thread.at_end.load(Relaxed);
     if others | at_end == 0 {
         return PendingWork::Nothing;
@@ -123,11 +129,11 @@ pub fn is_quiet() -> bool {
 
 #[inline(never)]
 fn is_quiet_all_the_same(waiting: u64) -> bool {
-    let (process, thread) = (process(), thread());
+    let (state, thread) = (signal_state(), thread_signals());
     (waiting & !thread.blocked() == 0 || pending() == 0)
-        && process.signal_page.questions().load(Acquire) == 0
-        && process.stopped.load(Acquire) == state::RUNS
-        && !process.alarms.is_due()
+        && state.page.questions().load(Acquire) == 0
+        && state.stopped.load(Acquire) == run_state::RUNS
+        && !state.is_timer_due()
 }
 
 /// Acts on every pending signal that calls no function of the program: drops it, stops, ends. Says whether one is left
@@ -136,8 +142,7 @@ pub fn handle_non_handler_signals() -> bool {
     if is_quiet() {
         return false;
     }
-    let process = process();
-    if let Some(sent) = thread().take_sent() {
+    if let Some(sent) = thread_signals().take_sent() {
         put_sent(sent);
     }
     super::expire();
@@ -145,7 +150,7 @@ pub fn handle_non_handler_signals() -> bool {
     loop {
         answer_questions();
         let Some(signal) = set::first(pending()) else { return false };
-        let action = process.signals.lock().get(signal);
+        let action = signal_state().actions.lock().get(signal);
         if action.is_handler() {
             return true;
         }
@@ -158,7 +163,7 @@ pub fn handle_non_handler_signals() -> bool {
 /// Answers what other processes ask, and makes room for signals that find none.
 #[inline]
 pub fn answer_questions() {
-    if process().signal_page.questions().load(Acquire) != 0 {
+    if signal_state().page.questions().load(Acquire) != 0 {
         answer_all();
     }
 }
@@ -166,9 +171,9 @@ pub fn answer_questions() {
 /// Takes the word back before it looks: what is asked after the last look sets it again.
 #[cold]
 fn answer_all() {
-    process().signal_page.questions().store(0, SeqCst);
-    if process().inbox().words.is_full() {
-        process().inbox().make_room();
+    signal_state().page.questions().store(0, SeqCst);
+    if signal_state().inbox().words.is_full() {
+        signal_state().inbox().make_room();
     }
     while (upcalls().answer_request)() {}
 }
@@ -176,12 +181,12 @@ fn answer_all() {
 /// Whether a call that the next signal interrupts is made again.
 pub fn next_restarts() -> bool {
     let signal = set::first(pending());
-    signal.is_none_or(|signal| process().signals.lock().get(signal).has(linux::SA_RESTART))
+    signal.is_none_or(|signal| signal_state().actions.lock().get(signal).has(linux::SA_RESTART))
 }
 
 /// Whether a function of the program handles the next signal.
 pub fn next_is_handled() -> bool {
-    set::first(pending()).is_some_and(|signal| process().signals.lock().get(signal).is_handler())
+    set::first(pending()).is_some_and(|signal| signal_state().actions.lock().get(signal).is_handler())
 }
 
 /// Acts on what is pending before the program resumes at `context`.
@@ -193,8 +198,8 @@ pub fn deliver_pending(context: &mut Context) {
 
 /// The same where there is something to act on.
 pub fn deliver(context: &mut Context) {
-    thread().signalled.store(false, Relaxed);
-    if let Some(sent) = thread().take_sent() {
+    wait_state().signalled.store(false, Relaxed);
+    if let Some(sent) = thread_signals().take_sent() {
         put_sent(sent);
     }
     super::expire();
@@ -204,19 +209,19 @@ pub fn deliver(context: &mut Context) {
         let Some(taken) = take(signal) else { continue };
         let Taken { information, action, fault } = &taken;
         if action.is_handler() {
-            let blocked = thread().take_saved_mask();
+            let blocked = thread_signals().take_saved_mask();
             return handler::call(context, (signal, bit(signal)), action, (blocked, *fault), || *information);
         }
         act(&taken);
     }
-    thread().restore_mask();
+    thread_signals().restore_mask();
 }
 
 /// Delivers the signal that the call sent to its own thread, where that is the only work: to a function of the program,
 /// without the mailbox. Where it was blocked after all, or calls none, it goes the way of all signals.
 #[inline(always)]
 pub fn deliver_sent(context: &mut Context) {
-    let thread = thread();
+    let thread = thread_signals();
     let Some((one, code)) = thread.take_sent() else { return };
     let blocked = thread.blocked();
     if blocked & one == 0 {
@@ -238,7 +243,7 @@ fn sent_information(one: u64, code: i32) -> Information {
 /// A signal that is not queued always finds room.
 #[cold]
 fn put_sent((one, code): (u64, i32)) {
-    let post = if code == linux::SI_TKILL { thread().post() } else { process().inbox() };
+    let post = if code == linux::SI_TKILL { thread_signals().post() } else { signal_state().inbox() };
     let _ = post.put(&sent_information(one, code));
 }
 
@@ -248,14 +253,14 @@ fn take(signal: u32) -> Option<Taken> {
     let (post, for_thread) = find(signal)?;
     let information = note(post.take(signal)?);
     let action = take_action(signal);
-    let fault = if for_thread && FAULTS & bit(signal) != 0 { thread().fault.lock().take() } else { None };
+    let fault = if for_thread && FAULTS & bit(signal) != 0 { thread_signals().fault.lock().take() } else { None };
     Some(Taken { information, action, fault })
 }
 
 /// What the program wants done with a signal, this time.
 #[inline]
 pub(super) fn take_action(signal: u32) -> Action {
-    let mut actions = process().signals.lock();
+    let mut actions = signal_state().actions.lock();
     let action = actions.get(signal);
     if action.has(linux::SA_RESETHAND) {
         actions.reset(signal);
@@ -265,7 +270,7 @@ pub(super) fn take_action(signal: u32) -> Action {
 
 #[inline]
 fn find(signal: u32) -> Option<(Inbox<'static>, bool)> {
-    let (own, common) = (thread().post(), process().inbox());
+    let (own, common) = (thread_signals().post(), signal_state().inbox());
     let has = |post: &Inbox<'static>| post.words.pending().load(Acquire) & bit(signal) != 0;
     if has(&own) {
         return Some((own, true));
@@ -283,7 +288,7 @@ pub fn take_wanted(wanted: u64) -> Option<Information> {
 #[inline]
 fn note(taken: Information) -> Information {
     if taken.code == linux::SI_TIMER {
-        process().alarms.change(|timers| timers.delivered(&taken));
+        timers().change(|timers| timers.delivered(&taken));
     }
     taken
 }
@@ -302,17 +307,33 @@ fn act(taken: &Taken) {
 
 /// Passes on that the process has signals: to the threads that take those which the running one does not.
 pub fn pass_on() {
-    let process = process();
-    let waiting = process.signal_page.signals().load(Acquire);
-    let own = thread();
-    let left = waiting & !own.takes();
+    let waiting = signal_state().page.signals().load(Acquire);
+    let left = waiting & !taken_here();
     if left == 0 {
         return;
     }
-    for other in process.threads.lock().iter().filter(|other| other.number() != own.number()) {
-        if left & other.takes() != 0 {
-            let number = runtime::EnvironmentId(other.number.load(Relaxed));
-            let _ = super::ring(process.session_key, number);
+    let (domain, own) = (domain(), thread_context().number());
+    (upcalls().each_thread)(&mut |other, signals| {
+        if other.number() != own && left & signals.takes(domain.is_first(other)) != 0 {
+            let _ = super::ring(domain.session_key, EnvironmentId(other.number()));
         }
-    }
+    });
+}
+
+/// Signals for the process that the running thread takes.
+pub(crate) fn taken_here() -> u64 {
+    thread_signals().takes(domain().is_first(thread_context()))
+}
+
+/// The first thread of the running process that a test is true of.
+pub(super) fn find_thread(
+    test: impl Fn(&ThreadContext) -> bool,
+) -> Option<(&'static ThreadContext, &'static ThreadSignals)> {
+    let mut found = None;
+    (upcalls().each_thread)(&mut |context, signals| {
+        if found.is_none() && test(context) {
+            found = Some((context, signals));
+        }
+    });
+    found
 }

@@ -2,7 +2,7 @@
 
 use super::Action;
 use super::deliver::{ends_by_fault, take_action};
-use crate::hw::current::thread;
+use super::thread_signals::thread_signals;
 use crate::hw::fpu;
 use crate::hw::signal_frame::{self, Parts};
 use crate::hw::thread_context::thread_context;
@@ -43,7 +43,7 @@ pub(super) fn call(
     (context.frame.rip, context.frame.rsp) = (action.handler, at);
     context.frame.rflags = FLAGS;
     let own = if action.has(linux::SA_NODEFER) { 0 } else { one };
-    let thread = thread();
+    let thread = thread_signals();
     thread.set_blocked(thread.blocked() | action.mask | own);
 }
 
@@ -61,12 +61,12 @@ fn call_for_want_of_stack(context: &mut Context, signal: u32, blocked: u64) {
 /// Writes the frame, each word once but for those on a fault.
 #[inline(always)]
 fn put_frame(context: &Context, action: &Action, (blocked, fault): (u64, Option<[u64; 3]>)) -> Option<u64> {
-    let thread = thread();
+    let thread = thread_signals();
     let stack = context.frame.rsp;
     let [_, _, size] = thread.alternate_words();
     let has_alternate = size.load(Relaxed) != 0;
     let layout = match has_alternate {
-        false => frame::lay_out(stack, false, thread.vector_bytes)?,
+        false => frame::lay_out(stack, false, thread_context().vector_bytes)?,
         true => lay_out(stack, action.has(linux::SA_ONSTACK))?,
     };
     let parts = Parts { context, blocked, restorer: action.restorer, alternate: thread.alternate_words() };
@@ -91,7 +91,7 @@ fn put_information(frame: u64, information: &Information) -> Result<()> {
 /// there.
 #[inline(never)]
 fn lay_out(stack: u64, asked: bool) -> Option<frame::Layout> {
-    let [base, flags, size] = thread().alternate(stack);
+    let [base, flags, size] = thread_signals().alternate(stack);
     let usable = flags & u64::from(linux::SS_DISABLE | linux::SS_ONSTACK) == 0;
     let switched = asked && usable;
     let top = if switched { base.checked_add(size)? } else { stack };
@@ -123,14 +123,14 @@ pub fn begin_return(context: &mut Context) -> Result<u64> {
     }
     (context.frame.rsp, context.frame.rip) = (returned.rsp, returned.rip);
     context.frame.rflags = frame::fit_flags(returned.rflags);
-    let thread = thread();
+    let thread = thread_signals();
     thread.set_blocked(returned.blocked);
     let [_, _, size] = thread.alternate_words();
     if size.load(Relaxed) | returned.alternate_bytes != 0 {
         restore_alternate(from, returned.rsp)?;
     }
     if returned.vectors != 0 {
-        signal_frame::load_vectors(returned.vectors, thread.vector_bytes)?;
+        signal_frame::load_vectors(returned.vectors, thread_context().vector_bytes)?;
     }
     Ok(from)
 }
@@ -139,6 +139,6 @@ pub fn begin_return(context: &mut Context) -> Result<u64> {
 #[inline(never)]
 fn restore_alternate(from: u64, stack: u64) -> Result<()> {
     let wanted = usercopy::read_words::<3>(frame::alternate_at(from))?;
-    let _ = thread().change_alternate(stack, wanted);
+    let _ = thread_signals().change_alternate(stack, wanted);
     Ok(())
 }

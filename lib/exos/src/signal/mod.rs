@@ -11,7 +11,12 @@ pub(crate) mod process_clock;
 pub(crate) mod remote_call;
 mod second_queue;
 mod signal_page;
+mod signal_state;
 mod stop;
+mod thread_signals;
 mod timer_expiry;
 pub use unix_core::signal::actions::*;
-pub use {async_io::*, deliver::*, handler::*, second_queue::*, signal_page::*, stop::*, timer_expiry::*};
+pub use {
+    async_io::*, deliver::*, handler::*, second_queue::*, signal_page::*, signal_state::*, stop::*, thread_signals::*,
+    timer_expiry::*,
+};

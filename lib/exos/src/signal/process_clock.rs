@@ -1,19 +1,11 @@
 //! Clocks that calls and timers read: the wall clock, and the CPU time of the process and of its threads.
 
-use crate::hw::current::process;
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::{EnvironmentId, clock, exposed};
 
 /// Nanoseconds since 1970; since boot where the machine has no clock.
 pub(crate) fn wall_clock() -> u64 {
     clock::wall_clock().unwrap_or_else(clock::now)
-}
-
-/// Nanoseconds that this process ran: all its threads.
-pub(crate) fn own_time() -> u64 {
-    let process = process();
-    let threads: u64 = process.threads.lock().iter().map(|thread| ran(thread.number())).sum();
-    threads.saturating_add(process.ended.lock().time)
 }
 
 /// Nanoseconds that an environment ran.

@@ -3,8 +3,9 @@
 //!
 //! A process that is stopped, or that waits for another one to hand its memory back, does not answer in time.
 
-use crate::hw::current::process;
+use super::signal_state::signal_state;
 use crate::server::client;
+use crate::upcalls::upcalls;
 use crate::wait;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Acquire;
@@ -34,7 +35,6 @@ pub(crate) fn request_bytes(number: u64, path: &[u8]) -> Result<Vec<u8>> {
 
 /// Asks a process by way of the server: the kind of the answer, and its bytes.
 pub(crate) fn ask_path(number: u64, path: &[u8]) -> Result<(u64, Vec<u8>)> {
-    let process = process();
     await_beginning(number);
     let changes = client::changes();
     let question = submit(number, path)?;
@@ -60,7 +60,7 @@ pub(crate) fn ask_path(number: u64, path: &[u8]) -> Result<(u64, Vec<u8>)> {
         }
         // The process that is asked may be asking, too.
         super::answer_questions();
-        let asked = word(process.signal_page.questions(), Operator::NotEqual, 0);
+        let asked = word(signal_state().page.questions(), Operator::NotEqual, 0);
         wait::wait_stopped(&[word(changes, Operator::NotEqual, seen), asked, clock(deadline)]);
     }
 }
@@ -81,7 +81,7 @@ fn submit(number: u64, request: &[u8]) -> Result<u64> {
 
 /// Waits until a child that was just made has begun. Before that, the server may not know it and refuse the request.
 fn await_beginning(number: u64) {
-    let dependence = || process().children.lock().all.iter().find(|child| child.number() == number)?.dependence();
+    let dependence = || (upcalls().child)(number)?.dependence;
     let deadline = runtime::clock::now() + PATIENCE;
     while let Some([over, begun]) = dependence().filter(|_| runtime::clock::now() < deadline) {
         wait::wait_stopped(&[over, begun, clock(deadline)]);

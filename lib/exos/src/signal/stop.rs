@@ -1,7 +1,7 @@
 //! Stopping, and going on: job control's half of signals.
 
+use super::signal_state::signal_state;
 use crate::attributes::attributes;
-use crate::hw::current::process;
 use crate::hw::domain::domain;
 use crate::process_table;
 use crate::upcalls::upcalls;
@@ -14,35 +14,35 @@ use runtime::predicate::{Operator, word, word_masked};
 use runtime::time_slice;
 use unix_core::process::exit_status::{Change, Status};
 use unix_core::process::public_page as public;
-use unix_core::process::run_state as state;
+use unix_core::process::run_state;
 use unix_core::signal::frame::Information;
 use unix_core::signal::set::{CONTINUE, STOPS, bit};
 
 /// Stops the process until SIGCONT comes, or a signal that ends it. The signals of the terminal do nothing to an
 /// orphaned process group (POSIX.1-2017, 2.4.3).
 pub(super) fn stop(signal: u32) {
-    let process = process();
-    if signal != linux::SIGSTOP && crate::terminal::job_control::is_orphaned(process.group()) {
+    let state = signal_state();
+    if signal != linux::SIGSTOP && crate::terminal::job_control::is_orphaned(state.group()) {
         return;
     }
-    if process.stopped.compare_exchange(state::RUNS, state::STOPPED, SeqCst, Acquire).is_err() {
+    if state.stopped.compare_exchange(run_state::RUNS, run_state::STOPPED, SeqCst, Acquire).is_err() {
         return wait_while_stopped();
     }
-    let mailbox = process.signal_page;
+    let mailbox = state.page;
     let continues = mailbox.post().continues();
     let seen = continues.load(Acquire);
     ring_other_threads();
     announce(Change::Stopped(signal));
     let wanted = CONTINUE | bit(linux::SIGKILL);
     let goes_on = || mailbox.signals().load(Acquire) & wanted != 0 || continues.load(Acquire) != seen;
-    while !goes_on() && process.stopped.load(Acquire) == state::STOPPED {
+    while !goes_on() && state.stopped.load(Acquire) == run_state::STOPPED {
         // What others want to know of it, it tells while it is stopped, too.
         super::answer_questions();
         wait::wait_stopped(&[
             word_masked(mailbox.signals(), wanted, Operator::NotEqual, 0),
             word(continues, Operator::NotEqual, seen),
             word(mailbox.questions(), Operator::NotEqual, 0),
-            word(&process.stopped, Operator::NotEqual, state::STOPPED),
+            word(&state.stopped, Operator::NotEqual, run_state::STOPPED),
         ]);
     }
     if mailbox.signals().load(Acquire) & bit(linux::SIGKILL) != 0 {
@@ -52,26 +52,26 @@ pub(super) fn stop(signal: u32) {
         announce(Change::Continued);
         let_parent_see();
     }
-    let _ = process.stopped.compare_exchange(state::STOPPED, state::RUNS, SeqCst, Acquire);
+    let _ = state.stopped.compare_exchange(run_state::STOPPED, run_state::RUNS, SeqCst, Acquire);
     wait::kick_idle();
 }
 
 /// Obeys what another thread decided for all: waits until the process is not stopped, or ends with it.
 #[inline]
 pub(super) fn wait_while_stopped() {
-    if process().stopped.load(Acquire) != state::RUNS {
+    if signal_state().stopped.load(Acquire) != run_state::RUNS {
         obey();
     }
 }
 
 #[cold]
 fn obey() {
-    let stopped = &process().stopped;
+    let stopped = &signal_state().stopped;
     loop {
         match stopped.load(Acquire) {
-            state::RUNS => return,
-            state::STOPPED => wait::wait_stopped(&[word(stopped, Operator::NotEqual, state::STOPPED)]),
-            state::EXECS => (upcalls().leave_for_exec)(),
+            run_state::RUNS => return,
+            run_state::STOPPED => wait::wait_stopped(&[word(stopped, Operator::NotEqual, run_state::STOPPED)]),
+            run_state::EXECS => (upcalls().leave_for_exec)(),
             _ => (upcalls().leave)(),
         }
     }
@@ -79,19 +79,17 @@ fn obey() {
 
 /// Where the next stop is pending already, a parent that waits for the continued child sees it before that.
 fn let_parent_see() {
-    let process = process();
-    if process.signal_page.signals().load(Acquire) & STOPS != 0 {
-        let _ = time_slice::yield_to(EnvironmentId(process.parent.load(Acquire)));
+    let state = signal_state();
+    if state.page.signals().load(Acquire) & STOPS != 0 {
+        let _ = time_slice::yield_to(EnvironmentId(state.parent.load(Acquire)));
     }
 }
 
 fn ring_other_threads() {
-    let process = process();
-    let own = runtime::area::number().0;
-    let others: Vec<u64> =
-        process.threads.lock().iter().map(|thread| thread.number()).filter(|number| *number != own).collect();
-    for number in others {
-        let _ = super::ring(process.session_key, EnvironmentId(number));
+    let (own, mut others) = (runtime::area::number().0, Vec::new());
+    (upcalls().each_thread)(&mut |thread, _| others.push(thread.number()));
+    for number in others.into_iter().filter(|number| *number != own) {
+        let _ = super::ring(domain().session_key, EnvironmentId(number));
     }
 }
 
@@ -115,24 +113,24 @@ pub fn tell_parent_of_end(status: Status) {
 }
 
 fn tell_parent((code, value): (u32, u32)) {
-    let process = process();
-    let adopted = process.public_word(public::ADOPTED).load(SeqCst);
-    let exit_signal = if adopted == 0 { process.exit_signal.load(Acquire) } else { linux::SIGCHLD };
+    let state = signal_state();
+    let adopted = domain().public_word(public::ADOPTED).load(SeqCst);
+    let exit_signal = if adopted == 0 { state.exit_signal.load(Acquire) } else { linux::SIGCHLD };
     let signal = if code <= linux::CLD_DUMPED { exit_signal } else { linux::SIGCHLD };
     let detail = attributes().sender();
     let information = Information { signal, code: code as i32, detail, value: u64::from(value) };
     if adopted != 0 {
         return process_table::tell_adopter(adopted, &information);
     }
-    let parent = process.parent_mailbox.lock().clone();
+    let parent = state.parent_mailbox.lock().clone();
     let Some(parent) = parent else {
         // The session needs no word; a parent that is another user has it from the server.
-        if process.principal.load(Acquire) != 0 {
-            let _ = crate::server::client::tell_parent(process.server, &information);
+        if domain().principal.load(Acquire) != 0 {
+            let _ = crate::server::client::tell_parent(domain().server, &information);
         }
         return;
     };
     parent.letters().tell_of_child(&information);
-    let number = EnvironmentId(process.parent.load(Acquire));
-    let _ = super::ring(process.session_key, number);
+    let number = EnvironmentId(state.parent.load(Acquire));
+    let _ = super::ring(domain().session_key, number);
 }

@@ -1,11 +1,14 @@
 //! When timers are looked at: at every call, at the end of a slice, and when a wait ends, which they end.
 
 use super::async_io::{self, AsyncWatch};
-use super::process_clock::{own_time, ran};
+use super::process_clock::ran;
+use super::signal_state::signal_state;
+use super::thread_signals::thread_signals;
 use crate::descriptor::open_file::OpenFile;
-use crate::hw::current::{process, thread};
+use crate::hw::current::{Holds, Word, record, word};
+use crate::hw::domain::domain;
+use crate::upcalls::upcalls;
 use alloc::vec::Vec;
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use linux_abi::errno::Result;
 use runtime::lock::Lock;
@@ -15,15 +18,23 @@ use unix_core::signal::frame::Information;
 use unix_core::signal::set::bit;
 use unix_core::signal::timer::{Timers, Whose};
 
-/// The timers of a process, and when a thread has to look at them.
+/// The timers of a process. When a thread has to look at them stands in [`SignalState`](super::SignalState).
 #[derive(Debug, Default)]
 pub struct ExpiryTimers {
     /// The timers.
     pub timers: Lock<Timers>,
-    /// When the next expires, on the clock since boot; 1 where one goes by the time that the program runs; 0: never.
-    next: AtomicU64,
     /// Descriptors whose owner gets a signal (`O_ASYNC`).
     pub watches: Lock<Vec<AsyncWatch>>,
+}
+
+impl Holds for Word<{ word::TIMERS }> {
+    type Record = ExpiryTimers;
+}
+
+/// The timers of the running process.
+#[inline]
+pub fn timers() -> &'static ExpiryTimers {
+    record::<{ word::TIMERS }>()
 }
 
 impl ExpiryTimers {
@@ -37,7 +48,7 @@ impl ExpiryTimers {
 
     fn set_next(&self, timers: &Timers) {
         let looks_always = timers.counts_time() || !self.watches.lock().is_empty();
-        self.next.store(if looks_always { 1 } else { timers.earliest() }, SeqCst);
+        signal_state().next_timer.store(if looks_always { 1 } else { timers.earliest() }, SeqCst);
     }
 
     /// Begins to watch a descriptor whose flag `O_ASYNC` or owner has changed, or no longer does.
@@ -51,50 +62,38 @@ impl ExpiryTimers {
 
     /// What ends a wait because of a watched descriptor.
     pub fn watch_terms(&self) -> Vec<Term> {
-        if self.next.load(Acquire) == 1 { async_io::terms(&self.watches.lock()) } else { Vec::new() }
+        if signal_state().next_timer.load(Acquire) == 1 { async_io::terms(&self.watches.lock()) } else { Vec::new() }
     }
 
     /// When a wait has to end because of a timer.
     pub fn next(&self) -> Option<u64> {
-        match self.next.load(Acquire) {
+        match signal_state().next_timer.load(Acquire) {
             0 => None,
             // A waiter does not run, so that only real time counts.
             1 => Some(self.timers.lock().earliest()).filter(|time| *time != 0),
             time => Some(time),
         }
     }
-
-    /// When the next expires, 0 where none is set: a caller looks at another value more closely ([`Self::is_due`]).
-    #[inline]
-    pub fn soonest(&self) -> u64 {
-        self.next.load(Acquire)
-    }
-
-    /// Whether a timer is due now.
-    #[inline]
-    pub fn is_due(&self) -> bool {
-        let next = self.next.load(Acquire);
-        next != 0 && next <= clock::now()
-    }
 }
 
 /// Sends the signals of timers that have expired.
 #[inline]
 pub fn expire() {
-    if process().alarms.is_due() {
+    if signal_state().is_timer_due() {
         expire_due();
     }
 }
 
 #[cold]
 fn expire_due() {
-    let process = process();
     look_at_watches();
-    let due = process.alarms.change(|timers| timers.expire(clock::now(), own_time(), ran));
+    let due = timers().change(|timers| timers.expire(clock::now(), (upcalls().process_time)(), ran));
     for (whose, information) in due {
         let _ = match whose {
             Whose::Process => super::send_own(&information),
-            Whose::Runner if thread().blocked() & bit(information.signal) == 0 => thread().post().put(&information),
+            Whose::Runner if thread_signals().blocked() & bit(information.signal) == 0 => {
+                thread_signals().post().put(&information)
+            }
             Whose::Runner => super::send_own(&information),
             Whose::Thread(number) => send_to(number, &information),
         };
@@ -103,19 +102,20 @@ fn expire_due() {
 
 /// The watches are taken out for the look: what sends signals may take other locks.
 fn look_at_watches() {
-    let process = process();
-    let mut watches = core::mem::take(&mut *process.alarms.watches.lock());
+    let mut watches = core::mem::take(&mut *timers().watches.lock());
     if !watches.is_empty() {
         async_io::look(&mut watches);
-        process.alarms.watches.lock().extend(watches);
+        timers().watches.lock().extend(watches);
     }
 }
 
 /// To the process, where the thread is no more.
 fn send_to(number: u64, information: &Information) -> Result<()> {
-    let process = process();
-    let thread = process.threads.lock().iter().find(|thread| thread.number() == number).copied();
-    let Some(thread) = thread else { return super::send_own(information) };
-    thread.post().put(information)?;
-    super::ring(process.session_key, EnvironmentId(number))
+    match super::find_thread(|thread| thread.number() == number) {
+        Some((_, signals)) => {
+            signals.post().put(information)?;
+            super::ring(domain().session_key, EnvironmentId(number))
+        }
+        None => super::send_own(information),
+    }
 }

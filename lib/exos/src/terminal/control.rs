@@ -10,6 +10,7 @@ use crate::hw::current::process;
 use crate::hw::usercopy;
 use crate::process_table;
 use crate::server::client;
+use crate::signal::signal_state;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::errno::{Errno, Result};
@@ -139,7 +140,7 @@ fn set_foreground(terminal: &Terminal, group: u32) -> Result<()> {
     }
     job_control::wait_for_turn(terminal, Attempt::Write)?;
     let session = attributes().session.load(Relaxed);
-    if group != process().group() {
+    if group != signal_state().group() {
         let member = process_table::member(group).ok_or(Errno::ESRCH)?;
         if member.session != session {
             return Err(Errno::EPERM);
@@ -162,7 +163,7 @@ fn take_control(terminal: &Terminal, steal: u64) -> Result<()> {
         return Err(Errno::EPERM);
     }
     terminal.set_session(session);
-    terminal.set_foreground(process.group());
+    terminal.set_foreground(signal_state().group());
     job_control::set_controlling(Some(terminal.clone()));
     Ok(())
 }

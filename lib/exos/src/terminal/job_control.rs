@@ -4,7 +4,7 @@ use super::Terminal;
 use super::pty_master::forget;
 use crate::attributes::attributes;
 use crate::descriptor::object::Object;
-use crate::hw::current::{process, thread};
+use crate::hw::current::process;
 use crate::hw::domain::domain;
 use crate::process_table::{self, ProcessInfo};
 use crate::server::client;
@@ -33,13 +33,14 @@ pub fn wait_for_turn(terminal: &Terminal, attempt: Attempt) -> Result<()> {
             Attempt::Read => linux::SIGTTIN,
             Attempt::Write => linux::SIGTTOU,
         };
-        let refuses = thread().blocked() & bit(signal) != 0 || process().signals.lock().ignores(signal);
+        let refuses = signal::thread_signals().blocked() & bit(signal) != 0
+            || signal::signal_state().actions.lock().ignores(signal);
         match attempt {
             Attempt::Read if refuses => return Err(Errno::EIO),
             Attempt::Write if refuses => return Ok(()),
             _ => {}
         }
-        let group = process().group();
+        let group = signal::signal_state().group();
         if is_orphaned(group) {
             return Err(Errno::EIO);
         }
@@ -53,8 +54,7 @@ pub fn wait_for_turn(terminal: &Terminal, attempt: Attempt) -> Result<()> {
 
 /// Whether the terminal controls the running process, which is not in its foreground group.
 fn is_in_background(terminal: &Terminal) -> bool {
-    let process = process();
-    controls(terminal) && terminal.foreground() != process.group()
+    controls(terminal) && terminal.foreground() != signal::signal_state().group()
 }
 
 /// Whether this is the terminal that controls the running process.
@@ -159,7 +159,7 @@ pub fn orphan_groups(children: &[(u64, bool)]) {
     let mut groups: Vec<u64> = children.iter().filter(|(_, stopped)| *stopped).map(|(group, _)| *group).collect();
     groups.sort_unstable();
     groups.dedup();
-    let (number, own) = (domain().number(), process().group());
+    let (number, own) = (domain().number(), signal::signal_state().group());
     let everybody: Vec<ProcessInfo> = if groups.is_empty() { Vec::new() } else { process_table::all() };
     let (ending, others): (Vec<ProcessInfo>, Vec<ProcessInfo>) =
         everybody.into_iter().partition(|other| other.number == number);

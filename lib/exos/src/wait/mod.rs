@@ -1,12 +1,15 @@
 //! Blocking: always a wakeup predicate, always ended by a signal that calls a function of the program.
 
 pub mod cpu_placement;
+mod wait_state;
 
-use crate::hw::current::{is_adopted, process, thread};
+use crate::hw::current::{is_adopted, process};
+use crate::hw::domain::domain;
 pub use crate::hw::plain_wait::wait_plainly;
 use crate::hw::thread_context::thread_context;
 use crate::pipe::bells;
 use crate::signal;
+use crate::upcalls::upcalls;
 use abi::exposed::{CpuInfo, CpuState};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU64, fence};
@@ -15,6 +18,7 @@ use runtime::predicate::{self, Operator, Predicate, Term, word, word_masked};
 use runtime::time_slice::{self, Position};
 use runtime::{EnvironmentId, clock, exposed, syscall};
 use unix_core::process::public_page as public;
+pub use wait_state::{WaitState, wait_state};
 
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +57,8 @@ pub fn wait_for<T: AsRef<[Term]>>(terms: impl FnOnce() -> T, deadline: Option<u6
 #[inline(never)]
 fn meets_signal() -> Result<bool> {
     let met = signal::handle_non_handler_signals();
-    let before = thread().signalled.load(Relaxed);
-    thread().signalled.store(met, Relaxed);
+    let before = wait_state().signalled.load(Relaxed);
+    wait_state().signalled.store(met, Relaxed);
     if met && before { Err(Errno::EINTR) } else { Ok(met) }
 }
 
@@ -62,7 +66,7 @@ fn meets_signal() -> Result<bool> {
 #[inline]
 pub fn set_yield_target(number: u64) {
     if number != 0 && number != runtime::area::number().0 && is_adopted() {
-        thread().awakened.store(number, Relaxed);
+        wait_state().awakened.store(number, Relaxed);
     }
 }
 
@@ -71,15 +75,15 @@ pub fn set_yield_target(number: u64) {
 /// §6.1). Says whether that was done: then the caller has the CPU again and looks. The target is only a hint: a wrong
 /// number wastes one slice.
 fn directed_yield() -> bool {
-    let thread = thread();
-    let awakened = thread.awakened.load(Relaxed);
+    let waits = wait_state();
+    let awakened = waits.awakened.load(Relaxed);
     if awakened == 0 {
         return false;
     }
-    thread.awakened.store(0, Relaxed);
+    waits.awakened.store(0, Relaxed);
     let since = clock::ticks();
     let yielded = time_slice::yield_to(EnvironmentId(awakened)).is_ok();
-    thread.cpu_time.note_wait(since);
+    thread_context().cpu_time.note_wait(since);
     yielded
 }
 
@@ -87,20 +91,20 @@ fn directed_yield() -> bool {
 fn sleep_until_any(terms: &[Term], deadline: Option<u64>) -> Result<()> {
     const ALMOST_ALL: usize = MOST_TERMS;
     const MILLISECOND: u64 = 1_000_000;
-    process().trim();
+    (upcalls().trim)();
     let mut predicate = Predicate::new();
     add_signals(&mut predicate)?;
     for term in terms.iter().take(ALMOST_ALL) {
         predicate.add(&[*term])?;
     }
-    let watched = process().alarms.watch_terms();
+    let watched = signal::timers().watch_terms();
     for term in watched.iter().take(ALMOST_ALL.saturating_sub(terms.len())) {
         predicate.add(&[*term])?;
     }
     if terms.len() + watched.len() > ALMOST_ALL {
         predicate.add(&[predicate::clock(clock::now() + MILLISECOND)])?;
     }
-    if let Some(time) = deadline.into_iter().chain(process().alarms.next()).min() {
+    if let Some(time) = deadline.into_iter().chain(signal::timers().next()).min() {
         predicate.add(&[predicate::clock(time)])?;
     }
     sleep(&predicate);
@@ -111,19 +115,19 @@ fn sleep_until_any(terms: &[Term], deadline: Option<u64>) -> Result<()> {
 /// What becomes true when a signal comes that is this thread's, when others ask something, when the process
 /// stops or ends, or when something is closed that this thread watches.
 fn add_signals(predicate: &mut Predicate) -> Result<()> {
-    let (process, thread) = (process(), thread());
+    let (state, thread) = (signal::signal_state(), signal::thread_signals());
     let come = |words, wanted| word_masked(words, wanted, Operator::NotEqual, 0);
-    let (common, blocked_by_first) = (process.signal_page.signals(), process.public_word(public::BLOCKED));
+    let (common, blocked_by_first) = (state.page.signals(), domain().public_word(public::BLOCKED));
     let seen = blocked_by_first.load(Acquire);
-    predicate.add(&[come(common, thread.takes())])?;
+    predicate.add(&[come(common, signal::taken_here())])?;
     predicate.add(&[come(thread.pending(), !thread.blocked())])?;
-    predicate.add(&[word(process.signal_page.questions(), Operator::NotEqual, 0)])?;
-    predicate.add(&[word(&process.stopped, Operator::NotEqual, 0)])?;
-    let since = thread.watches_since.load(Relaxed);
+    predicate.add(&[word(state.page.questions(), Operator::NotEqual, 0)])?;
+    predicate.add(&[word(&state.stopped, Operator::NotEqual, 0)])?;
+    let since = wait_state().watches_since.load(Relaxed);
     if since != 0 {
-        predicate.add(&[word(&process.watched_closes, Operator::NotEqual, since - 1)])?;
+        predicate.add(&[word(&process().watched_closes, Operator::NotEqual, since - 1)])?;
     }
-    if !process.is_first(thread) {
+    if !domain().is_first(thread_context()) {
         // Any thread may take the signals of the first thread once that blocks them.
         predicate.add(&[come(common, !thread.blocked()), word(blocked_by_first, Operator::NotEqual, seen)])?;
     }

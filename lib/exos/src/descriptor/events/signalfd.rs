@@ -6,9 +6,9 @@
 use crate::descriptor::file_ops::FileOps;
 use crate::descriptor::object::Event;
 use crate::descriptor::open_file::OpenFile;
-use crate::hw::current::{process, thread};
 use crate::hw::usercopy;
 use crate::signal;
+use crate::signal::{signal_state, thread_signals};
 use crate::wait;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -99,7 +99,7 @@ impl Signals {
             return Vec::new();
         }
         let set = self.set.load(Acquire);
-        let words = [process().signal_page.signals(), thread().pending()];
+        let words = [signal_state().page.signals(), thread_signals().pending()];
         words
             .into_iter()
             .map(|word| word_masked(word, set, Operator::NotEqual, word.load(Acquire) & set & now))

@@ -47,7 +47,7 @@ fn seen_by_others(process: &Process) -> Vec<PageNumber> {
     let references = |page: PageNumber| exposed::page(page).map_or(0, |info| info.references());
     let is_shared =
         |page: PageNumber| exposed::page(page).is_some_and(|info| info.owner() == own && info.references() > 1);
-    let mailbox = process.mailbox.lock().window().address();
+    let mailbox = process.signal.mailbox.lock().window().address();
     let lent: Vec<PageNumber> = process.exported.lock().pages().collect();
     let windows = process.mappings.lock();
     let pages = windows.iter().filter(|window| window.address() != mailbox).flat_map(Mapping::pages).copied();

@@ -43,7 +43,7 @@ pub fn end(status: Status) -> ! {
 pub fn leave() -> ! {
     let process = process();
     let thread = thread();
-    process.stopped.store(state::ENDS, SeqCst);
+    process.signal.stopped.store(state::ENDS, SeqCst);
     futex::release_robust_list(thread);
     if !process.is_first(thread) {
         ring(EnvironmentId(process.environment()));
@@ -83,7 +83,7 @@ pub fn end_thread_as(status: Status) -> ! {
 /// The first thread has ended: it waits for the others, and for the end of the process.
 fn wait_to_be_alone() {
     // What calls functions of the program is for the others.
-    thread().set_blocked(u64::MAX);
+    thread().signals.set_blocked(u64::MAX);
     while process().threads.lock().len() > 1 {
         let _ = wait::wait(&[], Some(runtime::clock::now() + LOOK_AGAIN));
     }
@@ -121,7 +121,7 @@ pub fn leave_for_exec() -> ! {
     let process = process();
     let thread = thread();
     let first = EnvironmentId(process.environment());
-    let before = process.stopped.compare_exchange(state::RUNS, state::EXECS, SeqCst, Acquire);
+    let before = process.signal.stopped.compare_exchange(state::RUNS, state::EXECS, SeqCst, Acquire);
     if before == Err(state::ENDS) {
         leave();
     }
@@ -142,13 +142,13 @@ pub fn leave_for_exec() -> ! {
 pub fn be_alone_for_exec() {
     let process = process();
     if process.threads.lock().len() > 1 {
-        let _ = process.stopped.compare_exchange(state::RUNS, state::EXECS, SeqCst, Acquire);
+        let _ = process.signal.stopped.compare_exchange(state::RUNS, state::EXECS, SeqCst, Acquire);
         end_other_threads();
     }
     thread_create::take_remains_back();
     process.end_all_uses();
     process.has_threads.store(false, Relaxed);
-    let _ = process.stopped.compare_exchange(state::EXECS, state::RUNS, SeqCst, Acquire);
+    let _ = process.signal.stopped.compare_exchange(state::EXECS, state::RUNS, SeqCst, Acquire);
 }
 
 /// Gives threads a while to go by themselves: who is in the middle of something finishes it.
@@ -201,8 +201,8 @@ pub fn abandon(status: Status) -> ! {
 fn publish(status: Status) {
     let process = process();
     // Where the thread ends in the middle of something it may hold this lock itself.
-    let is_free = process.parent_mailbox.owner() != area::number();
-    let parent = if is_free { process.parent_mailbox.lock().clone() } else { None };
+    let is_free = process.signal.parent_mailbox.owner() != area::number();
+    let parent = if is_free { process.signal.parent_mailbox.lock().clone() } else { None };
     let is_adopted = process.public_word(public::ADOPTED).load(Acquire) != 0;
     let is_unawaited = !is_adopted && parent.is_some_and(|parent| parent.letters().forgets_children());
     let word = if is_unawaited { status.to_unawaited_word() } else { status.to_word() };
@@ -226,7 +226,8 @@ pub fn end_on_the_spot() -> ! {
     let process = process();
     let may_take = |owner: EnvironmentId| owner != area::number();
     let is_adopted = process.public_word(public::ADOPTED).load(Acquire) != 0;
-    if !is_adopted && may_take(process.parent_mailbox.owner()) && !process.attributes.credentials.is_held_here() {
+    if !is_adopted && may_take(process.signal.parent_mailbox.owner()) && !process.attributes.credentials.is_held_here()
+    {
         abandon(STATUS);
     }
     // Its parent, who is not told, sees it when it looks.

@@ -45,5 +45,5 @@ pub fn kill() {
     let name = core::str::from_utf8(name).unwrap_or("?");
     runtime::error_line!("out of memory: process {} ({name}) is killed", process.number());
     // It is no signal that queues, for which there might be no room.
-    let _ = process.inbox().put(&from_system(linux::SIGKILL));
+    let _ = process.signal.inbox().put(&from_system(linux::SIGKILL));
 }

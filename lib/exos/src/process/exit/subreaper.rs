@@ -115,6 +115,6 @@ fn adopt(number: u64) -> Result<()> {
     let (code, value) = said.map_or((0, 0), Status::information);
     let signal = if said.is_some() { linux::SIGCHLD } else { 0 };
     let detail = number & 0xffff_ffff | u64::from(other.user[0]) << 32;
-    process.signal_page.tell_of_child(&Information { signal, code: code as i32, detail, value: u64::from(value) });
+    process.signal.page.tell_of_child(&Information { signal, code: code as i32, detail, value: u64::from(value) });
     Ok(())
 }

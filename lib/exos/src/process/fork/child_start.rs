@@ -27,7 +27,7 @@ use crate::process::call::{CallTable, Summary};
 use crate::process::environment::SESSION_SLOT;
 use crate::process::image;
 use crate::server::client::Client;
-use crate::signal::{self, Actions, ExpiryTimers, Mailbox, SecondQueue};
+use crate::signal::{self, Actions, ExpiryTimers, Mailbox, SecondQueue, SignalState};
 use crate::terminal::{Screen, Terminal};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -86,7 +86,7 @@ impl ForkState {
     /// For a child whose program resumes at `context`, if it does.
     pub fn new(context: &Context, mailbox: PageNumber, options: Options) -> Self {
         let process = process();
-        let parent_mailbox = process.mailbox.lock().window().pages()[0];
+        let parent_mailbox = process.signal.mailbox.lock().window().pages()[0];
         Self {
             context: *context,
             mailbox,
@@ -158,10 +158,10 @@ fn init_child(inherited: &mut ForkState) -> Result<()> {
     // One that found no memory while it made this one ends; this one does not.
     process.ending.store(0, Relaxed);
     process.area.store(Area::current().address(), Relaxed);
-    process.exit_signal.store(inherited.options.exit_signal, Relaxed);
+    process.signal.exit_signal.store(inherited.options.exit_signal, Relaxed);
     (process.calls.image().install_gate)();
     publish_signals(process);
-    process.second_signals.clear();
+    process.signal.second.clear();
     process.publish_signal_limit();
     clear_parent_state(process, thread);
     if let Some((place, pages)) = &inherited.window {
@@ -170,17 +170,17 @@ fn init_child(inherited: &mut ForkState) -> Result<()> {
     }
     let (key, public) = (process.session_key, process.lists.public(process.session_key));
     syscall::page_claim(key, inherited.mailbox, key, public.list)?;
-    let place = process.mailbox.lock().window().address();
+    let place = process.signal.mailbox.lock().window().address();
     let mailbox = process.mappings.lock().note(place, [inherited.mailbox]);
-    *process.mailbox.lock() = Mailbox::new(mailbox);
+    *process.signal.mailbox.lock() = Mailbox::new(mailbox);
     let parents = process.mappings.lock().note_own(PARENT_MAILBOX, [inherited.parent_mailbox]);
-    *process.parent_mailbox.lock() = Some(Mailbox::new(parents));
-    process.parent.store(inherited.parent, Relaxed);
+    *process.signal.parent_mailbox.lock() = Some(Mailbox::new(parents));
+    process.signal.parent.store(inherited.parent, Relaxed);
     let base = inherited.options.segment_base.unwrap_or(thread.segment_base.load(Relaxed));
     cpu_entry::set_segment_base(base);
     thread.clear_at_end.store(inherited.options.clear_number, Relaxed);
     if inherited.options.clears_handlers {
-        process.signals.lock().forget_handlers();
+        process.signal.actions.lock().forget_handlers();
     }
     crate::process::vfork_sharing::begin(process, &inherited.options.vfork_link);
     if !inherited.borrows_memory() {
@@ -249,8 +249,8 @@ pub fn tell_what_was_written(process: &Process) {
 /// Writes the public facts into the public page, and what `getpid` reads into the private one.
 pub fn publish(process: &Process) {
     Area::current().library().free[word::NUMBER].store(process.number(), Relaxed);
-    let mailbox = process.mailbox.lock().window().pages()[0];
-    for (index, value) in public_words(process, process.parent.load(Relaxed), mailbox) {
+    let mailbox = process.signal.mailbox.lock().window().pages()[0];
+    for (index, value) in public_words(process, process.signal.parent.load(Relaxed), mailbox) {
         process.public_word(index).store(value, Release);
     }
     let start = process.public_word(public::START);
@@ -277,9 +277,9 @@ impl Process {
 
 /// Shows what becomes of signals that are not blocked.
 pub fn publish_signals(process: &Process) {
-    let actions = process.signals.lock();
+    let actions = process.signal.actions.lock();
     let (ignored, caught) = actions.sets();
-    process.signal_page.set_wants(!actions.get(linux::SIGCHLD).has(linux::SA_NOCLDSTOP), !actions.forgets_children());
+    process.signal.page.set_wants(!actions.get(linux::SIGCHLD).has(linux::SA_NOCLDSTOP), !actions.forgets_children());
     drop(actions);
     process.public_word(public::IGNORED).store(ignored, Release);
     process.public_word(public::CAUGHT).store(caught, Release);
@@ -429,7 +429,17 @@ pub(in crate::process) fn make_first(words: &[u64], thread: &'static Thread) -> 
         spawn_cache: Lock::new(SpawnCache::default()),
         children: Lock::new(Children::default()),
         threads: Lock::new(vec![thread]),
-        signals: Lock::new(Actions::default()),
+        signal: SignalState {
+            actions: Lock::new(Actions::default()),
+            page: mailbox.letters(),
+            second: SecondQueue::default(),
+            mailbox: Lock::new(mailbox),
+            parent_mailbox: Lock::new(None),
+            parent: AtomicU64::new(parent),
+            exit_signal: AtomicU32::new(0),
+            stopped: AtomicU64::new(0),
+            next_timer: AtomicU64::new(0),
+        },
         program: Lock::new(Program::default()),
         descriptors: Lock::new(FdTable::default()),
         fs: Lock::new(FsContext { directory: ROOT, below_proc: None, mask: 0o022 }),
@@ -448,16 +458,9 @@ pub(in crate::process) fn make_first(words: &[u64], thread: &'static Thread) -> 
         fd_pins: Lock::new(FdPins::default()),
         exported: Lock::new(ExportedPages::default()),
         heap_pages: Lock::new(Vec::new()),
-        signal_page: mailbox.letters(),
-        second_signals: SecondQueue::default(),
-        mailbox: Lock::new(mailbox),
-        parent_mailbox: Lock::new(None),
         vfork_link: Lock::new(None),
         deferred_child: Lock::new(None),
         terminal: Lock::new(None),
-        parent: AtomicU64::new(parent),
-        exit_signal: AtomicU32::new(0),
-        stopped: AtomicU64::new(0),
         ending: AtomicU64::new(0),
         remains: Lock::new(Vec::new()),
         spare_threads: Lock::new(Vec::new()),

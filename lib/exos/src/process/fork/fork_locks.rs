@@ -99,7 +99,7 @@ impl Process {
 
     /// Takes every lock of its own, in their order.
     fn hold_all(&self) -> (AllLocks<'_>, Others<'_>) {
-        let running = (self.children.lock(), self.threads.lock(), self.signals.lock(), self.program.lock());
+        let running = (self.children.lock(), self.threads.lock(), self.signal.actions.lock(), self.program.lock());
         let (descriptors, uses, place) = (self.descriptors.lock(), self.fd_pins.lock(), self.fs.lock());
         let own = (
             self.ended.lock(),
@@ -111,7 +111,12 @@ impl Process {
         let memory = self.memory.lock();
         let files = (descriptors, uses, place, self.files.lock(), self.records.lock());
         let windows = self.mappings.lock();
-        let pages = (self.exported.lock(), self.mailbox.lock(), self.parent_mailbox.lock(), self.extensions.lock());
+        let pages = (
+            self.exported.lock(),
+            self.signal.mailbox.lock(),
+            self.signal.parent_mailbox.lock(),
+            self.extensions.lock(),
+        );
         let is_alone = running.1.len() == 1;
         (AllLocks { memory, windows, is_alone }, Others { files, _program: running, _own: own, _pages: pages })
     }
@@ -128,8 +133,8 @@ impl Process {
             self.futexes.owner_lock(),
             self.alarms.timers.owner_lock(),
             self.alarms.watches.owner_lock(),
-            self.second_signals.owner_lock(),
-            thread().second.owner_lock(),
+            self.signal.second.owner_lock(),
+            thread().signals.second.owner_lock(),
         ];
         let mut held = [const { None }; UNORDERED];
         for (place, lock) in held.iter_mut().zip(locks) {
@@ -141,11 +146,11 @@ impl Process {
     /// Frees all locks in a copy that was made while all were held: no thread of the copy holds any.
     pub fn free_copied_locks(&self) {
         self.spawn_cache.free_copy();
-        self.second_signals.free_copy();
-        thread().second.free_copy();
+        self.signal.second.free_copy();
+        thread().signals.second.free_copy();
         self.children.free_copy();
         self.threads.free_copy();
-        self.signals.free_copy();
+        self.signal.actions.free_copy();
         self.program.free_copy();
         self.descriptors.free_copy();
         self.fd_pins.free_copy();
@@ -161,8 +166,8 @@ impl Process {
         self.mappings.free_copy();
         self.exported.free_copy();
         self.heap_pages.free_copy();
-        self.mailbox.free_copy();
-        self.parent_mailbox.free_copy();
+        self.signal.mailbox.free_copy();
+        self.signal.parent_mailbox.free_copy();
         self.vfork_link.free_copy();
         self.deferred_child.free_copy();
         self.terminal.free_copy();

@@ -103,7 +103,7 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
     budget::reserve_or_fail(FOR_THE_REST)?;
     // The child finds them in its copy of this memory; another program begins without.
     let _vectors = (!options.executes).then(vector::keep);
-    if process.signals.lock().forgets_children() {
+    if process.signal.actions.lock().forgets_children() {
         super::wait::bury_ended();
     }
     process.reclaim_first();
@@ -167,7 +167,7 @@ fn program_of_child(ready: &mut SpareEnvironment, nursery: &mut SpawnCache) -> C
 pub(super) fn introduce(ready: &SpareEnvironment) {
     let process = process();
     let words = ready.public.words();
-    words[PAGE_WORDS + crate::signal::GROUP].store(process.group(), Relaxed);
+    words[PAGE_WORDS + crate::signal::GROUP].store(process.signal.group(), Relaxed);
     for (index, value) in child_start::public_words(process, process.environment(), ready.mailbox()) {
         words[index].store(value, Release);
     }
@@ -178,7 +178,7 @@ pub(super) fn introduce(ready: &SpareEnvironment) {
 /// ExOS's own data.
 fn copy(ready: &mut SpareEnvironment, nursery: &mut SpawnCache, inherited: ForkState) -> Result<Copied> {
     let process = process();
-    let own_mailbox = process.mailbox.lock().clone();
+    let own_mailbox = process.signal.mailbox.lock().clone();
     nursery.inherited = Some(Box::new(inherited));
     let is_noted = is_noted();
     let (outcome, descriptors) = process.with_all_locks(|held| {

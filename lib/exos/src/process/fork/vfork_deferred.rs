@@ -67,7 +67,7 @@ pub fn defer(parent: &Context, exit_signal: u32) -> Result<()> {
     process.reclaim_first();
     let number = process.spawn_cache.lock().reserve()?;
     let vectors = fpu::keep()?;
-    let blocked = thread().blocked();
+    let blocked = thread().signals.blocked();
     let unborn = DeferredChild { parent: *parent, vectors, blocked_by_parent: blocked, blocked, exit_signal };
     Box::new(unborn).go_on(number);
     Ok(())
@@ -77,7 +77,7 @@ impl DeferredChild {
     /// The program runs as the child.
     fn go_on(self: Box<Self>, number: u64) {
         let process = process();
-        thread().set_blocked(u64::MAX);
+        thread().signals.set_blocked(u64::MAX);
         Area::current().library().free[word::NUMBER].store(number, Relaxed);
         process.calls.set(process.calls.image().unborn);
         *process.deferred_child.lock() = Some(self);
@@ -89,13 +89,13 @@ impl DeferredChild {
         let unborn = process.deferred_child.lock().take()?;
         process.calls.reset();
         Area::current().library().free[word::NUMBER].store(process.number(), Relaxed);
-        thread().set_blocked(unborn.blocked);
+        thread().signals.set_blocked(unborn.blocked);
         Some(unborn)
     }
 
     /// The parent resumes: it has a child of this number.
     fn end(self: Box<Self>, context: &mut Context, child: u64) {
-        thread().set_blocked(self.blocked_by_parent);
+        thread().signals.set_blocked(self.blocked_by_parent);
         *context = self.parent;
         context.registers.rax = child;
         fpu::put_back(self.vectors);
@@ -132,10 +132,10 @@ impl DeferredChild {
 pub fn with_mask<T>(action: impl FnOnce() -> T) -> T {
     let process = process();
     let blocked = process.deferred_child.lock().as_ref().map_or(0, |unborn| unborn.blocked);
-    thread().set_blocked(blocked);
+    thread().signals.set_blocked(blocked);
     let outcome = action();
-    process.deferred_child.lock().iter_mut().for_each(|unborn| unborn.blocked = thread().blocked());
-    thread().set_blocked(u64::MAX);
+    process.deferred_child.lock().iter_mut().for_each(|unborn| unborn.blocked = thread().signals.blocked());
+    thread().signals.set_blocked(u64::MAX);
     outcome
 }
 
@@ -212,6 +212,6 @@ fn leave(status: Status, exit_signal: u32) -> Result<u64> {
     let (code, value) = status.information();
     let detail = number & 0xffff_ffff | process.attributes.sender() & !0xffff_ffff;
     let information = Information { signal: exit_signal, code: code as i32, detail, value: u64::from(value) };
-    process.signal_page.tell_of_child(&information);
+    process.signal.page.tell_of_child(&information);
     Ok(number)
 }

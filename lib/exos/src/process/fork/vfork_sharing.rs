@@ -79,7 +79,7 @@ impl SharedMemoryLink {
     /// Waits until the child gives the memory back, ends, or this process is to end.
     pub fn wait(&self, child: EnvironmentId) {
         let process = process();
-        let mailbox = process.signal_page;
+        let mailbox = process.signal.page;
         let killed = bit(linux::SIGKILL);
         loop {
             match self.turn().load(Acquire) {
@@ -91,12 +91,13 @@ impl SharedMemoryLink {
                 }
                 _ => return,
             }
-            let ends = process.stopped.load(Acquire) >= state::ENDS || mailbox.signals().load(Acquire) & killed != 0;
+            let ends =
+                process.signal.stopped.load(Acquire) >= state::ENDS || mailbox.signals().load(Acquire) & killed != 0;
             let Some(over) = end_of(child).filter(|_| !ends) else { return };
             wait::wait_stopped(&[
                 over,
                 word(self.turn(), Operator::NotEqual, turn::CHILD),
-                word(&process.stopped, Operator::GreaterOrEqual, state::ENDS),
+                word(&process.signal.stopped, Operator::GreaterOrEqual, state::ENDS),
                 word_masked(mailbox.signals(), killed, Operator::NotEqual, 0),
             ]);
         }
@@ -135,7 +136,7 @@ impl SharedMemoryLink {
 
     /// The child tells of its changes, as many at a time as there is room for.
     fn send_writes(&self, changes: &[Change]) {
-        let parent = EnvironmentId(process().parent.load(Acquire));
+        let parent = EnvironmentId(process().signal.parent.load(Acquire));
         let mut body = Vec::new();
         for change in changes {
             for (bytes, address) in change.bytes.chunks(ROOM - HEAD).zip((change.address..).step_by(ROOM - HEAD)) {

@@ -1,9 +1,11 @@
 //! The account of a process: what each of its threads has used, and where its parent reads it.
 
 use crate::hw::cpu_time::Transferred;
+use crate::hw::current::process;
 use crate::process::cost;
 use crate::process::process_record::{Process, option};
 use crate::process::thread::Thread;
+use crate::signal::process_clock::ran;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use linux_abi::address_map::PAGE_SIZE;
 use linux_raw_sys::general as linux;
@@ -61,8 +63,8 @@ impl Process {
     /// Tells its mailbox and its threads how many signals may be queued.
     pub fn publish_signal_limit(&self) {
         let most = self.attributes.limits.lock().soft(linux::RLIMIT_SIGPENDING);
-        self.inbox().words.set_limit(most);
-        self.threads.lock().iter().for_each(|thread| thread.post().words.set_limit(most));
+        self.signal.inbox().words.set_limit(most);
+        self.threads.lock().iter().for_each(|thread| thread.signals.post().words.set_limit(most));
     }
 
     /// Threads end, and the process lives. A sum is made under the same lock: it has what a thread did once, with the
@@ -105,4 +107,11 @@ impl Process {
             cost::send(EnvironmentId(self.environment()), Some(&self.usage()), &self.program.lock().name);
         }
     }
+}
+
+/// Nanoseconds that the running process ran: all its threads.
+pub fn own_time() -> u64 {
+    let process = process();
+    let threads: u64 = process.threads.lock().iter().map(|thread| ran(thread.number())).sum();
+    threads.saturating_add(process.ended.lock().time)
 }

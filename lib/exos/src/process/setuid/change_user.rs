@@ -80,9 +80,9 @@ pub fn reown_everything(process: &Process, lists: Lists, heir: u64) -> Result<()
         Result::Ok(())
     })?;
     take_over_windows(process, &known, lists, heir);
-    let mailbox = process.mailbox.lock().clone();
+    let mailbox = process.signal.mailbox.lock().clone();
     budget::claim_under(mailbox.window().pages(), lists.public);
-    let parent = process.parent_mailbox.lock().take();
+    let parent = process.signal.parent_mailbox.lock().take();
     if let Some(parent) = parent {
         process.mappings.lock().close(parent.window());
     }
@@ -104,7 +104,7 @@ pub fn switch_principal(process: &Process, principal: u64) {
 /// Takes over what shows through the windows that a child would inherit.
 fn take_over_windows(process: &Process, known: &Known, lists: Lists, heir: u64) {
     let loan = process.vfork_link.lock().as_ref().map(|loan| loan.window_address());
-    let kept = [Some(process.mailbox.lock().window().address()), loan];
+    let kept = [Some(process.signal.mailbox.lock().window().address()), loan];
     let windows = process.mappings.lock();
     let others = windows.common().filter(|window| !kept.contains(&Some(window.address())));
     let pages: Vec<PageNumber> = others.flat_map(|window| window.pages().to_vec()).collect();

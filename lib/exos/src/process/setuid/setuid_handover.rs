@@ -93,7 +93,7 @@ fn bundle(process: &Process, request: &ExecRequest) -> (ExecState, Vec<Used>) {
     let limits = process.attributes.limits.lock().clone();
     let limit = |resource: usize| limits.get(resource as u64).unwrap_or_default();
     let attributes = process.attributes.prctl.lock().clone();
-    let (ignored, _) = process.signals.lock().sets();
+    let (ignored, _) = process.signal.actions.lock().sets();
     let alarm = process.alarms.timers.lock().interval[0];
     let terminal = process.terminal.lock().clone();
     let bundle = ExecState {
@@ -102,8 +102,8 @@ fn bundle(process: &Process, request: &ExecRequest) -> (ExecState, Vec<Used>) {
         environment: request.environment.clone(),
         place: [place.directory, u64::from(place.mask)],
         below_proc: place.below_proc.map(|path| path.to_vec()).unwrap_or_default(),
-        group: [process.group(), process.attributes.session.load(Relaxed)],
-        signals: [ignored, thread().blocked()],
+        group: [process.signal.group(), process.attributes.session.load(Relaxed)],
+        signals: [ignored, thread().signals.blocked()],
         attributes: attributes.kept(),
         alarm: [alarm.deadline, alarm.interval],
         limits: (0..LIMITS).map(limit).collect(),
@@ -193,7 +193,7 @@ fn wait_until_begun(window: &Mapping, successor: EnvironmentId) {
 
 /// Tells the parent what happens to the successor, and that one what comes here.
 fn pass_on_until_end(process: &Process, window: &Mapping, successor: EnvironmentId) {
-    let (change, letters) = (&window.words()[public::CHANGE], process.signal_page);
+    let (change, letters) = (&window.words()[public::CHANGE], process.signal.page);
     let mut told = 0;
     while let Some(gone) = end_of(successor) {
         let now = change.load(Acquire);
@@ -215,16 +215,16 @@ fn pass_on_until_end(process: &Process, window: &Mapping, successor: Environment
 
 /// A process that looked this one up before it had a successor sends its signals here.
 fn pass_signals_on(process: &Process, successor: EnvironmentId) {
-    let pending = process.signal_page.signals().load(Acquire);
+    let pending = process.signal.page.signals().load(Acquire);
     for signal in (1..=SIGNALS).filter(|signal| pending & bit(*signal) != 0) {
         if signal != linux::SIGCHLD
-            && let Some(information) = process.inbox().take(signal)
+            && let Some(information) = process.signal.inbox().take(signal)
         {
             let _ = client::signal(process.server, successor.0, &information);
         }
     }
     // What means nothing as a signal is dropped.
-    process.inbox().drop_all(pending);
+    process.signal.inbox().drop_all(pending);
 }
 
 fn note_usage(process: &Process, window: &Mapping, successor: EnvironmentId) {

@@ -86,12 +86,12 @@ fn take_over(process: &Process, thread: &Thread, bundle: &ExecState) {
         place.mask = bundle.place[1] as u32 & 0o777;
         place.below_proc = (!bundle.below_proc.is_empty()).then(|| bundle.below_proc.as_slice().into());
     }
-    process.signal_page.group().store(bundle.group[0], Relaxed);
+    process.signal.page.group().store(bundle.group[0], Relaxed);
     process.attributes.session.store(bundle.group[1], Relaxed);
     for signal in (1..=SIGNALS).filter(|signal| bundle.signals[0] & bit(*signal) & !UNSTOPPABLE != 0) {
-        process.signals.lock().set(signal, Action { handler: IGNORE, ..Action::default() });
+        process.signal.actions.lock().set(signal, Action { handler: IGNORE, ..Action::default() });
     }
-    thread.set_blocked(bundle.signals[1]);
+    thread.signals.set_blocked(bundle.signals[1]);
     process.attributes.prctl.lock().keep(bundle.attributes);
     let [deadline, interval] = bundle.alarm;
     process.alarms.change(|timers| timers.interval[0] = Timer { deadline, interval });

@@ -262,7 +262,7 @@ impl Process {
             && self.is_first(thread())
             && still_present(&child.made);
         // What borrows a key is made anew: the key is not this process's to give to who is not born.
-        let can_give = !self.borrows_key() && self.stopped.load(Relaxed) < state::ENDS;
+        let can_give = !self.borrows_key() && self.signal.stopped.load(Relaxed) < state::ENDS;
         child.parts.as_ref().is_some_and(|room| !room.is_discarded()) && is_mine && can_give
     }
 
@@ -385,4 +385,9 @@ impl Process {
         others.extend_from_slice(rest);
         Allocator::own().free_many(&others);
     }
+}
+
+/// [`Process::trim`] of the running process.
+pub fn trim() {
+    process().trim();
 }

@@ -92,7 +92,7 @@ fn record(context: &Context, options: &Options) -> Result<&'static Thread> {
         Some(record) => record,
         None => Box::leak(Box::new(Thread::new()?)),
     };
-    record.reset(maker.blocked());
+    record.reset(maker.signals.blocked());
     record.attributes.cpus.store(cpu_placement::own() as u32, Relaxed);
     record.note_name(&maker.name());
     let mut context = *context;

@@ -132,11 +132,11 @@ pub(crate) fn with_mask(call: &Call<'_>, mask: u64, action: impl FnOnce(&Call<'_
         return action(call);
     }
     let mask = usercopy::read_word(mask)?;
-    thread().block_for_now(mask);
+    thread().signals.block_for_now(mask);
     let outcome = action(call);
     // A handler that interrupts runs under the mask of the call; the old one comes back behind it.
     if outcome != Err(Errno::EINTR) {
-        thread().restore_mask();
+        thread().signals.restore_mask();
     }
     outcome
 }

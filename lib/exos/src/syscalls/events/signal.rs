@@ -40,7 +40,7 @@ pub(crate) fn rt_sigaction(call: &mut Call<'_>) -> Result<u64> {
     if !(1..=COUNT).contains(&signal) || wanted.is_some() && bit(signal) & UNSTOPPABLE != 0 {
         return Err(Errno::EINVAL);
     }
-    let before = call.process.signals.lock().get(signal);
+    let before = call.process.signal.actions.lock().get(signal);
     if old != 0 {
         usercopy::write_words(old, &[before.handler, before.flags, before.restorer, before.mask])?;
     }
@@ -54,11 +54,11 @@ pub(crate) fn rt_sigaction(call: &mut Call<'_>) -> Result<u64> {
 
 /// A signal that is ignored from now on is no longer pending.
 fn set_action(call: &Call<'_>, signal: u32, action: Action) {
-    let mut actions = call.process.signals.lock();
+    let mut actions = call.process.signal.actions.lock();
     actions.set(signal, action);
     if actions.ignores(signal) {
-        call.process.inbox().drop_all(bit(signal));
-        thread().post().drop_all(bit(signal));
+        call.process.signal.inbox().drop_all(bit(signal));
+        thread().signals.post().drop_all(bit(signal));
     }
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn rt_sigprocmask(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EINVAL);
     }
     let wanted = if new == 0 { None } else { Some(usercopy::read_word(new)?) };
-    let before = thread().blocked();
+    let before = thread().signals.blocked();
     if let Some(set) = wanted {
         let blocked = match how as u32 {
             linux::SIG_BLOCK => before | set,
@@ -76,7 +76,7 @@ pub(crate) fn rt_sigprocmask(call: &mut Call<'_>) -> Result<u64> {
             linux::SIG_SETMASK => set,
             _ => return Err(Errno::EINVAL),
         };
-        thread().set_blocked(blocked);
+        thread().signals.set_blocked(blocked);
     }
     if old != 0 {
         usercopy::write_word(old, before)?;
@@ -97,8 +97,8 @@ pub(crate) fn rt_sigpending(call: &mut Call<'_>) -> Result<u64> {
     if bytes > SET_BYTES {
         return Err(Errno::EINVAL);
     }
-    let pending = call.process.signal_page.signals().load(Acquire) | thread().pending().load(Acquire);
-    usercopy::write_word(to, pending & thread().blocked()).map(|()| 0)
+    let pending = call.process.signal.page.signals().load(Acquire) | thread().signals.pending().load(Acquire);
+    usercopy::write_word(to, pending & thread().signals.blocked()).map(|()| 0)
 }
 
 /// `sigtimedwait`: takes one of a set of signals, which the program blocks, with what came along.
@@ -112,8 +112,8 @@ pub(crate) fn rt_sigtimedwait(call: &mut Call<'_>) -> Result<u64> {
     let mut woken = WakeReason::Condition;
     loop {
         // What is not blocked and has no handler ends the process, or does whatever else it does by itself.
-        let caught = call.process.signals.lock().sets().1;
-        let wanted = wanted & (thread().blocked() | caught);
+        let caught = call.process.signal.actions.lock().sets().1;
+        let wanted = wanted & (thread().signals.blocked() | caught);
         if let Some(information) = signal::take_wanted(wanted) {
             if to != 0 {
                 usercopy::write(to, &frame::information_bytes(&information))?;
@@ -124,7 +124,7 @@ pub(crate) fn rt_sigtimedwait(call: &mut Call<'_>) -> Result<u64> {
             return Err(Errno::EAGAIN);
         }
         let waiting = |word| word_masked(word, wanted, Operator::NotEqual, 0);
-        let terms = [waiting(call.process.signal_page.signals()), waiting(thread().pending())];
+        let terms = [waiting(call.process.signal.page.signals()), waiting(thread().signals.pending())];
         // One that the program does not block interrupts the wait, and is taken all the same.
         woken = wait::wait(&terms, deadline)?;
     }
@@ -166,7 +166,7 @@ pub(crate) fn rt_sigsuspend(call: &mut Call<'_>) -> Result<u64> {
     if bytes != SET_BYTES {
         return Err(Errno::EINVAL);
     }
-    thread().block_for_now(usercopy::read_word(set)?);
+    thread().signals.block_for_now(usercopy::read_word(set)?);
     pause(call)
 }
 
@@ -178,10 +178,10 @@ pub(crate) fn pause(_: &mut Call<'_>) -> Result<u64> {
 
 pub(crate) fn sigaltstack(call: &mut Call<'_>) -> Result<u64> {
     let [new, old, ..] = call.arguments();
-    let before = thread().alternate(call.context.frame.rsp);
+    let before = thread().signals.alternate(call.context.frame.rsp);
     let wanted = if new == 0 { None } else { Some(usercopy::read_words::<3>(new)?) };
     if let Some(wanted) = wanted {
-        thread().change_alternate(call.context.frame.rsp, wanted)?;
+        thread().signals.change_alternate(call.context.frame.rsp, wanted)?;
     }
     if old != 0 {
         usercopy::write_words(old, &before)?;
@@ -200,7 +200,7 @@ pub(crate) fn kill(call: &mut Call<'_>) -> Result<u64> {
 fn kill_any(call: &Call<'_>) -> Result<u64> {
     let [target, signal, ..] = call.arguments();
     match i64::from(target as i32) {
-        0 => process_table::send_to_group(call.process.group(), signal as u32),
+        0 => process_table::send_to_group(call.process.signal.group(), signal as u32),
         -1 => process_table::send_to_all(signal as u32),
         group if group < 0 => process_table::send_to_group(group.unsigned_abs(), signal as u32),
         number => process_table::send(number as u64, &from_user(signal as u32, call.process.attributes.sender())),
@@ -228,7 +228,7 @@ fn send_to_thread(call: &Call<'_>, target: u64, information: &Information) -> Re
         return Err(Errno::EINVAL);
     }
     if signal != 0 {
-        thread.post().put(information)?;
+        thread.signals.post().put(information)?;
         if thread.number() != runtime::area::number().0 {
             signal::ring(call.process.session_key, runtime::EnvironmentId(thread.number()))?;
         }

@@ -54,7 +54,8 @@ pub(crate) fn fcntl(call: &Call<'_>, description: &OpenFile, command: u32, argum
 /// Makes an existing process or group the owner; 0: none.
 fn set(call: &Call<'_>, description: &OpenFile, kind: u32, number: u32) -> Result<u64> {
     let wanted = u64::from(number);
-    let is_own = wanted == call.process.number() || kind == linux::F_OWNER_PGRP && wanted == call.process.group();
+    let is_own =
+        wanted == call.process.number() || kind == linux::F_OWNER_PGRP && wanted == call.process.signal.group();
     let is_thread = || call.process.threads.lock().iter().any(|thread| thread.shown_number() == wanted);
     let is_group = || crate::process_table::all().iter().any(|other| other.group == wanted);
     let is_there = match kind {

@@ -30,7 +30,7 @@ pub(crate) fn getpid(call: &mut Call<'_>) -> Result<u64> {
 }
 
 pub(crate) fn getppid(call: &mut Call<'_>) -> Result<u64> {
-    let made_by = call.process.parent.load(Relaxed);
+    let made_by = call.process.signal.parent.load(Relaxed);
     let adopted = call.process.public_word(public::ADOPTED).load(Acquire);
     Ok(crate::process_table::sight().parent(made_by, adopted))
 }
@@ -441,7 +441,7 @@ pub(crate) fn waitid(call: &mut Call<'_>) -> Result<u64> {
 }
 
 pub(crate) fn getpgrp(call: &mut Call<'_>) -> Result<u64> {
-    Ok(call.process.group())
+    Ok(call.process.signal.group())
 }
 
 pub(crate) fn getpgid(call: &mut Call<'_>) -> Result<u64> {
@@ -482,7 +482,7 @@ pub(crate) fn setpgid(call: &mut Call<'_>) -> Result<u64> {
         if session == own {
             return Err(Errno::EPERM);
         }
-        call.process.signal_page.group().store(group, Relaxed);
+        call.process.signal.page.group().store(group, Relaxed);
         return Ok(0);
     }
     let children = call.process.children.lock();
@@ -499,10 +499,10 @@ pub(crate) fn setpgid(call: &mut Call<'_>) -> Result<u64> {
 
 pub(crate) fn setsid(call: &mut Call<'_>) -> Result<u64> {
     let own = call.process.number();
-    if call.process.group() == own {
+    if call.process.signal.group() == own {
         return Err(Errno::EPERM);
     }
-    call.process.signal_page.group().store(own, Relaxed);
+    call.process.signal.page.group().store(own, Relaxed);
     call.process.attributes.session.store(own, Relaxed);
     job_control::set_controlling(None);
     child_start::publish(call.process);

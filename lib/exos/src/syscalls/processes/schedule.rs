@@ -36,7 +36,7 @@ const MOST_ATTRIBUTE_BYTES: u64 = 56;
 
 /// The processes that a call on priorities means.
 fn meant(call: &Call<'_>, which: u64, who: u64) -> Result<Vec<ProcessInfo>> {
-    let own = (call.process.number(), call.process.group());
+    let own = (call.process.number(), call.process.signal.group());
     let wanted: fn(&ProcessInfo, u64) -> bool = match which as u32 {
         PRIO_PROCESS => |other, who| other.number == who,
         PRIO_GROUP => |other, who| other.group == who,
