@@ -163,7 +163,7 @@ fn whole(call: &mut Call<'_>) -> Result<u64> {
 fn exit_group(call: &mut Call<'_>) -> Result<u64> {
     if let Some(descriptor) = asked(call.process) {
         let back = call.process.with_extension(|residence: &mut Residence| residence.back);
-        call.process.description(descriptor)?.write_bytes(format!("{back}\n").as_bytes())?;
+        call.process.descriptors.description(descriptor)?.write_bytes(format!("{back}\n").as_bytes())?;
     }
     call.ordinary()
 }

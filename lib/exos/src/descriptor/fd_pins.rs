@@ -14,19 +14,21 @@
 //! - two threads that close the two ends of a pipe look through one window, which the last of them closes.
 
 use super::events::epoll::Set;
-use super::open_file::OpenFile;
+use super::open_file::{Offsets, OpenFile};
+use crate::hw::current::{Holds, Word, record, word};
 use crate::hw::thread_context::thread_context;
 use crate::pipe::bells;
-use crate::process::Process;
 use crate::wait;
 use crate::wait::wait_state;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU64};
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
-use runtime::lock::Guard;
+use runtime::lock::{Guard, Lock};
+use unix_core::fd_table::FdTable;
 
 /// A description that a call works with. Nothing of it is unmapped before the call ends.
 #[derive(Debug)]
@@ -86,11 +88,47 @@ impl FdPins {
     }
 }
 
-impl Process {
+/// The descriptors of a process, and what its calls work with.
+#[derive(Debug)]
+pub struct Descriptors {
+    /// The table.
+    pub table: Lock<FdTable<OpenFile>>,
+    /// What its calls work with, once it has threads.
+    pub pins: Lock<FdPins>,
+    /// Whether the process has had more than one thread since its program began.
+    pub has_threads: AtomicBool,
+    /// How often something was closed that a thread used: sleepers that watch something look again.
+    pub watched_closes: AtomicU64,
+    /// Where open descriptions keep their offsets, in the image that the process runs on.
+    pub offsets: &'static Offsets,
+}
+
+impl Holds for Word<{ word::DESCRIPTORS }> {
+    type Record = Descriptors;
+}
+
+/// The descriptors of the running process.
+#[inline]
+pub fn descriptors() -> &'static Descriptors {
+    record::<{ word::DESCRIPTORS }>()
+}
+
+impl Descriptors {
+    /// None open, in a process of one thread.
+    pub fn new(offsets: &'static Offsets) -> Self {
+        Self {
+            table: Lock::new(FdTable::default()),
+            pins: Lock::new(FdPins::default()),
+            has_threads: AtomicBool::new(false),
+            watched_closes: AtomicU64::new(0),
+            offsets,
+        }
+    }
+
     /// The description behind a descriptor. It stays whole until the call ends.
     #[inline]
     pub fn description(&self, number: u64) -> Result<Used> {
-        let descriptors = self.descriptors.lock();
+        let descriptors = self.table.lock();
         Ok(self.used(descriptors.get(number)?))
     }
 
@@ -102,7 +140,7 @@ impl Process {
 
     /// Every descriptor that exec leaves open.
     pub fn used_over_exec(&self) -> Vec<(u64, Used)> {
-        let descriptors = self.descriptors.lock();
+        let descriptors = self.table.lock();
         descriptors.kept_by_exec().map(|(number, description)| (number, self.used(description))).collect()
     }
 
@@ -117,14 +155,14 @@ impl Process {
 
     #[inline(never)]
     fn record_use(&self, description: &OpenFile) {
-        self.fd_pins.lock().record(description.number(), thread_context().number(), false);
+        self.pins.lock().record(description.number(), thread_context().number(), false);
         wait_state().notes_uses.store(true, Relaxed);
     }
 
     /// What an interest is in, for the next look and the next sleep: none where no descriptor stands for it any more.
     /// `number` is that of the descriptor by which it came into the set.
     pub fn watched(&self, number: u64, description: u64) -> Option<Used> {
-        let descriptors = self.descriptors.lock();
+        let descriptors = self.table.lock();
         let is_it = |open: &&OpenFile| open.number() == description;
         let first = descriptors.get(number).ok().filter(is_it);
         let open = first.or_else(|| descriptors.iter().map(|(_, open)| open).find(is_it))?;
@@ -136,7 +174,7 @@ impl Process {
 
     #[inline(never)]
     fn record_watch(&self, description: u64) {
-        let mut uses = self.fd_pins.lock();
+        let mut uses = self.pins.lock();
         // The first one of a look: what is closed from here on wakes the thread.
         if wait_state().watches_since.load(Relaxed) == 0 {
             wait_state().watches_since.store(self.watched_closes.load(Relaxed) + 1, Relaxed);
@@ -147,7 +185,7 @@ impl Process {
 
     /// Puts a description into the table, which is closed where there is no room for it.
     pub fn install(&self, description: OpenFile, least: u64, close_on_exec: bool) -> Result<u64> {
-        let mut descriptors = self.descriptors.lock();
+        let mut descriptors = self.table.lock();
         match descriptors.next_free(least) {
             Ok(_) => descriptors.add(description, least, close_on_exec),
             Err(error) => {
@@ -160,7 +198,7 @@ impl Process {
 
     /// Takes a descriptor out, which is then to be closed.
     pub fn take_out(&self, number: u64) -> Result<OpenFile> {
-        let mut descriptors = self.descriptors.lock();
+        let mut descriptors = self.table.lock();
         let description = descriptors.remove(number)?;
         self.note_leaving(&description);
         Ok(description)
@@ -168,7 +206,7 @@ impl Process {
 
     /// Puts a description in the place of another one, and closes that one; where there can be none, the new one.
     pub fn put_in_place(&self, number: u64, new: OpenFile, close_on_exec: bool) -> Result<()> {
-        let mut descriptors = self.descriptors.lock();
+        let mut descriptors = self.table.lock();
         if !descriptors.has_place(number) {
             drop(descriptors);
             new.close();
@@ -184,15 +222,15 @@ impl Process {
     #[inline]
     fn note_leaving(&self, description: &OpenFile) {
         if self.has_threads.load(Relaxed) && description.object.has_window() {
-            self.fd_pins.lock().leaving.push(description.again());
+            self.pins.lock().leaving.push(description.again());
         }
     }
 
     /// A descriptor of a description with a window is done with it. Whether another one of this process looks through
     /// the same window: of two that ask, one is told that it was the last.
     pub(super) fn has_left(&self, description: &OpenFile) -> bool {
-        let descriptors = self.descriptors.lock();
-        let mut uses = self.fd_pins.lock();
+        let descriptors = self.table.lock();
+        let mut uses = self.pins.lock();
         if let Some(at) = uses.leaving.iter().position(|leaving| leaving.is_one_with(description)) {
             uses.leaving.swap_remove(at);
         }
@@ -219,7 +257,7 @@ impl Process {
 
     #[inline(never)]
     fn close_or_leave_to_threads(&self, description: OpenFile) {
-        let mut uses = self.fd_pins.lock();
+        let mut uses = self.pins.lock();
         let (_, works) = uses.of_others(&description);
         if works {
             uses.left.push((description, Stage::Begun));
@@ -227,7 +265,7 @@ impl Process {
         }
         drop(uses);
         let last = description.end();
-        let mut uses = self.fd_pins.lock();
+        let mut uses = self.pins.lock();
         if uses.of_others(&description).0 {
             uses.left.push((description, Stage::Ended(last)));
             return self.wake_watchers(uses);
@@ -272,7 +310,7 @@ impl Process {
     }
 
     fn close_unused(&self, stays: impl FnMut(&Record) -> bool) {
-        let mut uses = self.fd_pins.lock();
+        let mut uses = self.pins.lock();
         uses.records.retain(stays);
         let left = core::mem::take(&mut uses.left);
         let (still, free): (Vec<_>, Vec<_>) = left.into_iter().partition(|(one, _)| uses.of_others(one).0);
@@ -289,8 +327,8 @@ impl Process {
 
     /// Whether a description that this test is true of is open, left to the calls that use it, or not closed yet.
     pub fn has_open(&self, test: impl Fn(&OpenFile) -> bool) -> bool {
-        let descriptors = self.descriptors.lock();
-        let uses = self.fd_pins.lock();
+        let descriptors = self.table.lock();
+        let uses = self.pins.lock();
         let left = uses.left.iter().map(|(left, _)| left);
         descriptors.iter().any(|(_, description)| test(description)) || left.chain(&uses.leaving).any(test)
     }
@@ -301,20 +339,20 @@ impl Process {
     pub(super) fn forget_interests(&self, description: &OpenFile) {
         // A process that closes 10,000 sockets does not search its table for each.
         if !description.is_last() {
-            let descriptors = self.descriptors.lock();
+            let descriptors = self.table.lock();
             // The same one that came in a message.
             if let Some((_, other)) = descriptors.iter().find(|(_, open)| open.number() == description.number()) {
                 return other.watched.store(true, Relaxed);
             }
         }
-        let sets: Vec<Arc<Set>> = self.fd_pins.lock().sets.iter().filter_map(Weak::upgrade).collect();
+        let sets: Vec<Arc<Set>> = self.pins.lock().sets.iter().filter_map(Weak::upgrade).collect();
         sets.iter().for_each(|set| set.forget(description));
     }
 
     /// A new `epoll` set.
     pub fn make_set(&self) -> Arc<Set> {
         let set = Arc::new(Set::default());
-        let sets = &mut self.fd_pins.lock().sets;
+        let sets = &mut self.pins.lock().sets;
         sets.retain(|set| set.strong_count() > 0);
         sets.push(Arc::downgrade(&set));
         set

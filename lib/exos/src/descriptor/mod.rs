@@ -3,6 +3,7 @@
 pub mod block_device;
 pub(crate) mod console;
 pub mod events;
+pub mod exported_pages;
 pub mod fd_pins;
 pub mod file_ops;
 pub(crate) mod file_room;

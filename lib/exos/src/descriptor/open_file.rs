@@ -3,9 +3,10 @@
 //! Offset, flags and the lock of the offset live in a record of a page that relatives share (DESIGN.md §5, home b), so
 //! that all of them have the same. A record that no descriptor of any process refers to is free.
 
+use super::fd_pins::descriptors;
 use super::file_ops::FileOps;
 use super::object::Object;
-use crate::hw::current::process;
+use crate::hw::current::{Holds, Word, record, word};
 use crate::hw::domain::domain;
 use crate::hw::mapping::Mapping;
 use alloc::sync::Arc;
@@ -18,7 +19,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use linux_abi::errno::Result;
 use linux_raw_sys::general as linux;
 use runtime::PageNumber;
-use runtime::lock::{Held, OwnerLock};
+use runtime::lock::{Held, Lock, OwnerLock};
 use runtime::page::Allocator;
 
 /// Words of a record: the offset; references (0..32) and flags (32..64); the lock of the offset. The last one says
@@ -47,6 +48,15 @@ pub struct OpenFileTable {
     next: (usize, usize),
     /// What stood for a file or a directory and was let go last, for the next description.
     spare: Option<Arc<Open>>,
+}
+
+impl Holds for Word<{ word::RECORDS }> {
+    type Record = Lock<OpenFileTable>;
+}
+
+/// The records of the running process.
+fn records() -> &'static Lock<OpenFileTable> {
+    record::<{ word::RECORDS }>()
 }
 
 /// Whether a descriptor refers to the record at an index of a page, in any process or on its way to one.
@@ -137,13 +147,13 @@ impl OpenFile {
         // What stands for a place only keeps nothing of how bytes are read and written.
         const WITH_PLACE: u32 = linux::O_PATH | linux::O_DIRECTORY | linux::O_NOFOLLOW;
         let flags = if flags & linux::O_PATH != 0 { flags & WITH_PLACE } else { flags };
-        let mut records = process().records.lock();
+        let mut records = records().lock();
         let record = records.take(flags)?;
         let spare = records.spare.take();
         drop(records);
         record.locks().store(0, Relaxed);
         let description = Self(Open::in_place_of(spare, object, record));
-        (process().calls.image().tables.offsets.opened)(&description);
+        (descriptors().offsets.opened)(&description);
         Ok(description)
     }
 
@@ -162,19 +172,19 @@ impl OpenFile {
 
     /// The offset.
     pub fn offset(&self) -> u64 {
-        (process().calls.image().tables.offsets.get)(self)
+        (descriptors().offsets.get)(self)
     }
 
     /// Sets the offset.
     pub fn set_offset(&self, offset: u64) {
-        (process().calls.image().tables.offsets.set)(self, offset);
+        (descriptors().offsets.set)(self, offset);
     }
 
     /// Holds the offset, where others may use it too: reads and writes of all of them come one after the other, as on
     /// Linux. A relative that keeps it for seconds is not waited for: what it does to the offset is between relatives.
     pub fn hold_offset(&self) -> Option<Held<'static>> {
         const PATIENCE: u64 = 5_000_000_000;
-        let is_shared = self.record.state().load(Acquire) as u32 > 1 || process().has_threads.load(Relaxed);
+        let is_shared = self.record.state().load(Acquire) as u32 > 1 || descriptors().has_threads.load(Relaxed);
         if is_shared { self.record.lock().acquire_until(runtime::clock::now() + PATIENCE) } else { None }
     }
 
@@ -256,7 +266,7 @@ impl OpenFile {
 
     /// One that another process made, by the place of its record; its reference is taken over.
     pub fn adopt(object: Object, page: PageNumber, index: usize) -> Result<Self> {
-        let record = process().records.lock().adopt(page, index)?;
+        let record = records().lock().adopt(page, index)?;
         object.held(domain().environment());
         object.on_its_way(false);
         Ok(Self(Arc::new(Open { object, record, descriptors: AtomicU32::new(1), watched: AtomicBool::new(false) })))
@@ -348,7 +358,7 @@ impl OpenFile {
 
     /// One descriptor less; the last one lets go of the object, once no call of another thread works with it.
     pub fn close(self) {
-        process().close_or_leave(self);
+        descriptors().close_or_leave(self);
     }
 
     /// Closes a description that no descriptor of this process leads to. Its windows stay, for one that was opened of
@@ -363,7 +373,7 @@ impl OpenFile {
     /// the last descriptor of this process.
     pub(super) fn end(&self) -> bool {
         if self.watched.load(Relaxed) && self.descriptors.load(Relaxed) <= 1 {
-            process().forget_interests(self);
+            descriptors().forget_interests(self);
         }
         self.object.count_out();
         let before = self.record.state().fetch_sub(1, SeqCst);
@@ -386,12 +396,12 @@ impl OpenFile {
         if was_last_here {
             self.object.gone();
         }
-        if self.object.has_window() && !process().has_left(&self) {
+        if self.object.has_window() && !descriptors().has_left(&self) {
             self.object.close_window();
         }
         // These hold nothing any more.
         if matches!(self.object, Object::File { .. } | Object::Directory { .. }) {
-            process().records.lock().spare = Some(self.0);
+            records().lock().spare = Some(self.0);
         }
     }
 }

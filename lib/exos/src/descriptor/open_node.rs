@@ -3,7 +3,7 @@
 use super::object::{Device, Object};
 use super::open_file::OpenFile;
 use crate::descriptor::block_device::BlockDevice;
-use crate::hw::current::process;
+use crate::descriptor::fd_pins::descriptors;
 use crate::pipe::{self, Pipe, Side};
 use crate::server::client::{self, Opened};
 use crate::terminal::{control, pty_master};
@@ -14,9 +14,8 @@ use vfs::namespace::ROOT;
 
 /// Opens an absolute path for ExOS itself; the result is a descriptor of the program.
 pub(crate) fn open_absolute(path: &[u8], flags: u32) -> Result<u64> {
-    let process = process();
     let found = client::files().lock().open(ROOT, path, flags, 0)?;
-    process.install(open_node(found.here(Errno::ENXIO)?, flags)?, 0, flags & linux::O_CLOEXEC != 0)
+    descriptors().install(open_node(found.here(Errno::ENXIO)?, flags)?, 0, flags & linux::O_CLOEXEC != 0)
 }
 
 /// A description of what the server opened, which holds the node if it is a file or a directory.

@@ -51,6 +51,14 @@ pub mod word {
     pub const TIMERS: usize = 14;
     /// The wait state of the thread.
     pub const WAIT: usize = 15;
+    /// The descriptors of the process.
+    pub const DESCRIPTORS: usize = 16;
+    /// Its records of open descriptions.
+    pub const RECORDS: usize = 17;
+    /// Its exported pages.
+    pub const EXPORTED: usize = 18;
+    /// The terminal that controls it.
+    pub const TERMINAL: usize = 19;
 }
 
 /// A word of the area, by its index.

@@ -1,8 +1,9 @@
 //! The two ends of a pipe in a process, and the session's end of standard input.
 
+use crate::descriptor::exported_pages;
 use crate::descriptor::object::Event;
 use crate::descriptor::sockets::socket_shared::SETTINGS_WORDS;
-use crate::hw::current::{is_adopted, process};
+use crate::hw::current::is_adopted;
 use crate::hw::domain::domain;
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::server::client;
@@ -134,8 +135,11 @@ impl Pipe {
     /// A new one, with one open description of each end. Its pages come from `from`.
     pub fn create(windows: &mut Mappings, from: Allocator) -> Result<Self> {
         let mut pages = vec![PageNumber::NONE; PAGES];
-        let spare =
-            if is_adopted() && from.list == Allocator::own().list { process().spare_for_pipe(&mut pages) } else { 0 };
+        let spare = if is_adopted() && from.list == Allocator::own().list {
+            exported_pages::spare_for_pipe(&mut pages)
+        } else {
+            0
+        };
         from.allocate_many(&mut pages[spare..]).inspect_err(|_| _ = from.free_many(&pages[..spare]))?;
         let pipe = Self { shared: windows.open(pages, from.key, true)?, node: 0 };
         pipe.word(WRITERS).store(1, Relaxed);
@@ -162,9 +166,8 @@ impl Pipe {
 
     /// The pipe of a FIFO whose node is held.
     pub fn open_fifo(node: u64) -> Result<Self> {
-        let process = process();
         let pages = client::files().lock().fifo(node)?;
-        let pipe = Self::open(&mut process.mappings.lock(), &pages, process.session_key)?;
+        let pipe = Self::open(&mut domain().mappings.lock(), &pages, domain().session_key)?;
         Ok(Self { node, ..pipe })
     }
 
@@ -795,5 +798,5 @@ pub fn discard(pipe: &Pipe) {
     if signal_state().stopped.load(Relaxed) >= state::ENDS {
         return;
     }
-    process().unmap_and_export(&pipe.shared);
+    exported_pages::unmap_and_export(&pipe.shared);
 }

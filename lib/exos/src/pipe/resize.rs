@@ -9,7 +9,8 @@
 //! them. The shape changes under the lock, together with the places of the bytes that wait.
 
 use super::pipe_end::{GROWN_BY, Pipe, SHAPE};
-use crate::hw::current::{is_adopted, process};
+use crate::descriptor::exported_pages;
+use crate::hw::current::is_adopted;
 use crate::hw::domain::domain;
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::signal::remote_call;
@@ -82,9 +83,8 @@ impl Pipe {
         let has = self.listed().len();
         let is_first = self.word(GROWN_BY).load(Acquire) == 0;
         let mut fresh = vec![PageNumber::NONE; count.saturating_sub(has) + usize::from(is_first)];
-        let own = process();
         let list = exposed::page(self.pages()[0]).map_or(runtime::area::access_list(), |info| info.access());
-        let from = Allocator { key: own.session_key, list };
+        let from = Allocator { key: domain().session_key, list };
         crate::budget::reserve(fresh.len() as u64 + 8);
         from.allocate_many(&mut fresh)?;
         let held = self.lock();
@@ -94,17 +94,16 @@ impl Pipe {
         let outcome = if is_as_it_was { self.put_on_list(&fresh, is_first, has) } else { Err(Errno::EAGAIN) };
         drop(held);
         if outcome.is_err() {
-            own.lend(&fresh);
+            exported_pages::lend(&fresh);
         }
         outcome.map(|()| fresh)
     }
 
     fn put_on_list(&self, fresh: &[PageNumber], is_first: bool, has: usize) -> Result<()> {
-        let process = process();
         let list = if is_first { fresh[0] } else { PageNumber(self.word(GROWN_BY).load(Acquire)) };
         let added = &fresh[usize::from(is_first)..];
         let pages = [&[list], self.listed().as_slice(), added].concat();
-        let window = process.mappings.lock().extend(self.window(), pages, process.session_key)?;
+        let window = domain().mappings.lock().extend(self.window(), pages, domain().session_key)?;
         for (page, word) in added.iter().zip(&window.words()[1 + has..]) {
             word.store(page.0, Release);
         }
@@ -129,18 +128,17 @@ impl Pipe {
             Ok(window) => window.words()[0].store((listed.len() - added.len()) as u64, Release),
             Err(_) => return,
         }
-        process().lend(promised);
+        exported_pages::lend(promised);
     }
 
     /// Has everybody who may read open what is on the list.
     fn have_readers_open(&self) -> Result<()> {
-        let process = process();
         let first = self.pages()[0];
         open_all(first)?;
         let path = remote_request::grown_to_path(first.0);
         for reader in self.readers().ok_or(Errno::EAGAIN)? {
             let lives = || exposed::lives(EnvironmentId(reader));
-            if reader != process.environment() && lives() {
+            if reader != domain().environment() && lives() {
                 remote_call::request(reader, &path)
                     .map(|_| ())
                     .or_else(|error| if lives() { Err(error) } else { Ok(()) })?;
@@ -180,10 +178,9 @@ impl Pipe {
         if !is_adopted() {
             return Err(Errno::EIO);
         }
-        let process = process();
-        let mut windows = process.mappings.lock();
-        let opened = self.open_beyond(&mut windows, process.session_key);
-        opened.or_else(|_| self.open_beyond(&mut windows, process.opening_key()))?.ok_or(Errno::EIO)
+        let mut windows = domain().mappings.lock();
+        let opened = self.open_beyond(&mut windows, domain().session_key);
+        opened.or_else(|_| self.open_beyond(&mut windows, domain().opening_key()))?.ok_or(Errno::EIO)
     }
 
     /// Opens that window, unless it is open; none where there is no list.
@@ -214,11 +211,10 @@ const fn pages_beyond(size: u64) -> usize {
 
 /// Opens what a pipe has grown by wherever this process sees it.
 fn open_all(first: PageNumber) -> Result<()> {
-    let process = process();
-    let mut windows = process.mappings.lock();
+    let mut windows = domain().mappings.lock();
     let seen: Vec<Mapping> = windows.common().filter(|window| window.pages()[0] == first).cloned().collect();
     for shared in seen.into_iter().filter(|shared| shared.pages().len() == super::PAGES) {
-        Pipe::seen_through(shared).open_beyond(&mut windows, process.session_key)?;
+        Pipe::seen_through(shared).open_beyond(&mut windows, domain().session_key)?;
     }
     Ok(())
 }

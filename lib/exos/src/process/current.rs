@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering::Release;
 use runtime::area::Area;
 
 /// How many words lead to the parts of a process and of a thread.
-pub const WORDS: usize = 12;
+pub const WORDS: usize = 16;
 
 /// Words of an environment's area, as indices and values.
 pub type Words = [(usize, u64); WORDS];
@@ -27,6 +27,10 @@ pub fn words(process: &'static Process, thread: &'static Thread) -> Words {
         value::<{ word::THREAD_SIGNALS }>(&thread.signals),
         value::<{ word::TIMERS }>(&process.alarms),
         value::<{ word::WAIT }>(&thread.waits),
+        value::<{ word::DESCRIPTORS }>(&process.descriptors),
+        value::<{ word::RECORDS }>(&process.records),
+        value::<{ word::EXPORTED }>(&process.exported),
+        value::<{ word::TERMINAL }>(&process.terminal),
         value::<{ word::THREAD }>(thread),
         value::<{ word::PROCESS }>(process),
     ]

@@ -470,7 +470,7 @@ pub(super) fn forget_old_program() -> Result<()> {
     })?;
     let mut least = 0;
     loop {
-        let closed = process.descriptors.lock().take_closed_by_exec(least);
+        let closed = process.descriptors.table.lock().take_closed_by_exec(least);
         let Some((number, description)) = closed else { break };
         description.close();
         least = number + 1;

@@ -30,7 +30,7 @@ mod sysv_holdings;
 pub mod thread;
 pub mod wait;
 
-use exit::{exit_handoff, exported_pages};
+use exit::exit_handoff;
 pub use exit::{oom, reclaim, subreaper};
 pub use fork::{child_start, fork_locks, vfork_deferred, vfork_sharing};
 pub use process_record::*;

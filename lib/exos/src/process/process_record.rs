@@ -3,16 +3,15 @@
 use super::call::{CallTable, Summary};
 use super::pager::OwnPages;
 use crate::attributes::ProcessAttributes;
-use crate::descriptor::fd_pins::FdPins;
-use crate::descriptor::open_file::{OpenFile, OpenFileTable};
+use crate::descriptor::exported_pages::ExportedPages;
+use crate::descriptor::fd_pins::Descriptors;
+use crate::descriptor::open_file::OpenFileTable;
 use crate::hw::cpu_time::Transferred;
 use crate::hw::domain::Domain;
-use crate::hw::mapping::{Mapping, Mappings};
 use crate::hw::page_tables::PageTables;
 use crate::process::children::Children;
 use crate::process::exec::ExecRequest;
 use crate::process::exec_file::ElfFile;
-use crate::process::exported_pages::ExportedPages;
 use crate::process::futex::Futexes;
 use crate::process::spawn_cache::SpawnCache;
 use crate::process::thread::Thread;
@@ -29,17 +28,15 @@ use alloc::vec::Vec;
 use core::any::{Any, TypeId};
 use core::cell::Cell;
 use core::ops::Deref;
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use linux_abi::errno::Result;
 use program::hot_sites::TrapCounts;
-use runtime::lock::{Guard, Lock};
+use runtime::lock::Lock;
 use runtime::page::Allocator;
 use runtime::{KeyIndex, PageNumber};
-use unix_core::fd_table::FdTable;
 use unix_core::ipc::attachments::Holdings;
 use unix_core::process::fs_context::FsContext;
-use unix_core::process::public_page as public;
 use unix_core::process::rusage::Rusage;
 use vm::address_space::AddressSpace;
 
@@ -111,9 +108,7 @@ pub struct Process {
     /// What runs.
     pub program: Lock<Program>,
     /// Its descriptors.
-    pub descriptors: Lock<FdTable<OpenFile>>,
-    /// What its calls work with, once it has threads.
-    pub fd_pins: Lock<FdPins>,
+    pub descriptors: Descriptors,
     /// Its place in the file system.
     pub fs: Lock<FsContext>,
     /// What those of its threads used that ended.
@@ -168,10 +163,6 @@ pub struct Process {
     pub traps: TrapCounts,
     /// Whether it has made children, which may have ended since.
     pub has_made_children: AtomicBool,
-    /// Whether it has had more than one thread since its program began.
-    pub has_threads: AtomicBool,
-    /// How often something was closed that a thread used: sleepers that watch something look again.
-    pub watched_closes: AtomicU64,
     /// Whether rewriting is off, because the program sets GS base itself.
     pub gate_only: AtomicBool,
 }
@@ -223,77 +214,12 @@ impl Process {
         self.memory.owner() == runtime::area::number() || self.files.owner() == runtime::area::number()
     }
 
-    /// Gives up pages whose last user may have gone by now.
-    pub fn reclaim_unused(&self) {
-        self.take_out_of_use(&self.mappings.lock(), &[]);
-    }
-
-    /// Takes pages out of use: they are freed when no relative maps them any more.
-    pub fn lend(&self, pages: &[PageNumber]) {
-        self.take_out_of_use(&self.mappings.lock(), pages);
-    }
-
-    /// A holder closes a window. The last one takes the pages out of use that it shows, and those beyond it.
-    pub fn unmap_and_export(&self, window: &Mapping) {
-        let mut windows = self.mappings.lock();
-        if !windows.has_one_holder(window) {
-            return windows.close(window);
-        }
-        let beyond = windows.beyond(window).cloned();
-        windows.close(window);
-        self.take_out_of_use(&windows, window.pages());
-        if let Some(beyond) = beyond {
-            self.take_out_of_use(&windows, beyond.pages());
-        }
-    }
-
-    /// Gives up those of some pages, and of all that were lent before, that no process maps. The windows stay as they
-    /// are until that is done. So no thread opens a page in between by its number, whose close would find it free a
-    /// second time.
-    fn take_out_of_use(&self, _windows: &Guard<'_, Mappings>, pages: &[PageNumber]) {
-        let mut exported = self.exported.lock();
-        let mut free = exported.add(pages);
-        free.extend(exported.poll());
-        if !free.is_empty() {
-            Allocator::own().free_many(&exported.keep_spare(free));
-        }
-    }
-
-    /// A pipe's pages, of which the first ones are spare ones, and how many of those there are.
-    pub fn spare_for_pipe(&self, pages: &mut [PageNumber]) -> usize {
-        self.exported.lock().take_spare(pages)
-    }
-
-    /// Gives up what is kept for the next pipe.
-    pub fn give_up_spare(&self) {
-        let _windows = self.mappings.lock();
-        Allocator::own().free_many(&self.exported.lock().give_up_spare());
-    }
-
-    /// An open file was sent in a message: its pages stay until it was received and closed, even if no process maps
-    /// them.
-    pub fn note_sent(&self, description: &OpenFile) {
-        let pages = description.object.pages();
-        if !pages.is_empty() {
-            self.exported.lock().note_sent(description, pages);
-        }
-    }
-
     /// What replaced operations keep for themselves in this process: a `T` of its own, which begins as the default.
     /// Fork copies it, `execve` leaves it.
     pub fn with_extension<T: Any + Default + Send, R>(&self, action: impl FnOnce(&mut T) -> R) -> R {
         let mut extensions = self.extensions.lock();
         let own = extensions.entry(TypeId::of::<T>()).or_insert_with(|| Box::new(T::default()));
         action(own.downcast_mut().expect("what stands under a type is of this type"))
-    }
-
-    /// Publishes which terminal controls the process.
-    pub fn publish_terminal(&self) {
-        let terminal = self.terminal.lock().clone();
-        let shown = terminal.map_or([0; 2], |terminal| [terminal.device(), terminal.pages()[0].0]);
-        for (index, word) in shown.into_iter().enumerate() {
-            self.public_word(public::TERMINAL + index).store(word, Release);
-        }
     }
 
     /// An option that the host gave.

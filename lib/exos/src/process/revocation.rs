@@ -9,6 +9,7 @@
 //! the process looks at the end of that call.
 
 use super::process_record::Process;
+use crate::descriptor::exported_pages;
 use crate::hw::current::{process, thread};
 use abi::budget::Resource;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -65,7 +66,7 @@ impl Process {
     fn give_up_pages(&self, pages: u64) {
         let wanted = used().saturating_sub(pages);
         let steps: [fn(&Self, u64); 5] = [
-            |own, _| own.give_up_spare(),
+            |_, _| exported_pages::give_up_spare(),
             |own, _| own.with_memory(|_, pages| pages.give_up_at_hand()),
             |own, _| own.give_up_spawn_cache(),
             |_, _| _ = heap::release_end(),

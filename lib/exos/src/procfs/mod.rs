@@ -91,7 +91,7 @@ pub(crate) fn lead_on(path: &[u8], last: Last) -> Result<Option<Way>> {
             }
             Some(Entry::Foreign(_)) if !is_last => return Err(Errno::ENOTDIR),
             Some(Entry::Descriptor(number)) if !is_last || last == Last::Node => {
-                let description = process().description(number).map_err(|_| Errno::ENOENT)?;
+                let description = process().descriptors.description(number).map_err(|_| Errno::ENOENT)?;
                 return Ok(description.object.node().map(|node| (Some(node), rest)));
             }
             _ => {}
@@ -218,7 +218,7 @@ pub fn open(path: &[u8], flags: u32) -> Result<OpenFile> {
             Object::Text(Arc::new(Text::new(path, Vec::new(), false)))
         }
         Entry::Descriptor(number) => {
-            let description = process().description(number).map_err(|_| Errno::ENOENT)?;
+            let description = process().descriptors.description(number).map_err(|_| Errno::ENOENT)?;
             return reopen(&description, flags);
         }
         Entry::Foreign(foreign) => return foreign.reopened(flags),
@@ -234,7 +234,7 @@ fn is_directory(entry: &Entry) -> bool {
     match entry {
         Entry::Directory(_) => true,
         Entry::Descriptor(number) => {
-            let description = process().description(*number);
+            let description = process().descriptors.description(*number);
             description.is_ok_and(|open| matches!(open.object, Object::Directory { .. } | Object::Listing(_)))
         }
         Entry::Text(_) | Entry::Link(_) | Entry::Namespace(_) | Entry::Foreign(_) => false,
@@ -304,7 +304,7 @@ pub fn status(path: &[u8], follow: bool) -> Result<Status> {
             LINK | mode_of_link(path)
         }
         Entry::Descriptor(number) => {
-            let description = process().description(*number).map_err(|_| Errno::ENOENT)?;
+            let description = process().descriptors.description(*number).map_err(|_| Errno::ENOENT)?;
             return status_of(&description);
         }
         Entry::Foreign(foreign) => return foreign.status(),
@@ -381,7 +381,7 @@ fn reachable(path: Vec<u8>) -> Vec<u8> {
 
 /// What a descriptor is open on, as a link tells it.
 fn read_descriptor(number: u64) -> Result<Vec<u8>> {
-    let description = process().description(number).map_err(|_| Errno::ENOENT)?;
+    let description = process().descriptors.description(number).map_err(|_| Errno::ENOENT)?;
     Ok(match &description.object {
         Object::Pipe(pipe, _) if pipe.node == 0 => format!("pipe:[{}]", pipe.pages()[0].0).into_bytes(),
         Object::Console(_) => b"pipe:[1]".to_vec(),

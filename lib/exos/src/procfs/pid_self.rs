@@ -85,7 +85,7 @@ pub(super) fn own_entry(rest: &[&str]) -> Result<Entry> {
         ["fdinfo"] => Ok(Entry::Directory(descriptors(FILE, 0, usize::MAX))),
         ["fd", number] => {
             let number = number.parse().map_err(|_| Errno::ENOENT)?;
-            process.description(number).map_err(|_| Errno::ENOENT)?;
+            process.descriptors.description(number).map_err(|_| Errno::ENOENT)?;
             Ok(Entry::Descriptor(number))
         }
         ["fdinfo", number] => descriptor(number.parse().map_err(|_| Errno::ENOENT)?),
@@ -163,15 +163,15 @@ pub(super) fn descriptors_in(path: &[u8], from: u64, most: usize) -> Option<Vec<
 }
 
 fn descriptors(kind: u32, from: u64, most: usize) -> Vec<(String, u32)> {
-    let open = process().descriptors.lock();
+    let open = process().descriptors.table.lock();
     open.iter_from(from).take(most).map(|(number, _)| (number.to_string(), kind)).collect()
 }
 
 /// What `fdinfo` tells of a descriptor.
 fn descriptor(number: u64) -> Result<Entry> {
     let process = process();
-    let description = process.description(number).map_err(|_| Errno::ENOENT)?;
-    let closes = process.descriptors.lock().close_on_exec(number)?;
+    let description = process.descriptors.description(number).map_err(|_| Errno::ENOENT)?;
+    let closes = process.descriptors.table.lock().close_on_exec(number)?;
     let flags = description.flags() | if closes { linux_raw_sys::general::O_CLOEXEC } else { 0 };
     let status = super::status_of(&description).unwrap_or_default();
     let (node, mount) = (status.node, (status.place >> 32) + FIRST_TOLD);

@@ -47,20 +47,20 @@ fn limit(process: &Process, path: &str) -> Result<Vec<u8>> {
 
 fn description(process: &Process, path: &str) -> Result<Vec<u8>> {
     let descriptor = remote_request::descriptor_from_path(remote_request::DESCRIPTION, path).ok_or(Errno::EINVAL)?;
-    Ok(process.description(descriptor)?.number().to_le_bytes().to_vec())
+    Ok(process.descriptors.description(descriptor)?.number().to_le_bytes().to_vec())
 }
 
 /// Attributes of what a descriptor of this process is open on, for the process that asks.
 fn status(process: &Process, path: &str) -> Result<Vec<u8>> {
     let descriptor = remote_request::descriptor_from_path(remote_request::STATUS, path).ok_or(Errno::EINVAL)?;
-    let status = super::status_of(&*process.description(descriptor)?)?;
+    let status = super::status_of(&*process.descriptors.description(descriptor)?)?;
     Ok(status.to_words().iter().flat_map(|word| word.to_le_bytes()).collect())
 }
 
 /// A descriptor, as a message would carry it.
 fn copy(process: &Process, path: &str) -> Result<Vec<u8>> {
     let descriptor = remote_request::descriptor_from_path(remote_request::COPY, path).ok_or(Errno::EINVAL)?;
-    scm_rights::pack(&*process.description(descriptor)?)
+    scm_rights::pack(&*process.descriptors.description(descriptor)?)
 }
 
 /// How this process is scheduled, after the change that was asked for.

@@ -6,11 +6,10 @@
 //! - a watch ends with the descriptor, with flag and owner, and at fork in the child;
 //! - `ExpiryTimers` reports itself due as long as there is a watch.
 
-use crate::descriptor::fd_pins::Used;
+use crate::descriptor::fd_pins::{Used, descriptors};
 use crate::descriptor::object::{Event, Object};
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::sockets::internet_socket::InternetSocket;
-use crate::hw::current::process;
 use crate::hw::domain::domain;
 use crate::process_table;
 use alloc::vec::Vec;
@@ -59,7 +58,7 @@ impl AsyncWatch {
 
     /// What it watches; none where the descriptor is closed, or the flag is cleared and there is no owner.
     fn watched(&self) -> Option<Used> {
-        process().watched(self.key.0, self.key.1).filter(|open| Self::is_wanted(open))
+        descriptors().watched(self.key.0, self.key.1).filter(|open| Self::is_wanted(open))
     }
 
     /// Whether urgent data has come since the last look.

@@ -57,7 +57,7 @@ impl Call<'_> {
 pub fn perform_quickly(context: &mut Context, process: &'static Process, operation: Operation) {
     let mut call = Call { context, process, keep_registers: false };
     let result = operation(&mut call);
-    process.end_uses();
+    process.descriptors.end_uses();
     match result {
         Ok(value) => call.context.registers.rax = value,
         Err(error) => call.fail(call.number(), error),
@@ -76,7 +76,7 @@ pub fn perform(context: &mut Context) {
     }
     let number = call.number();
     let result = call.by(process.calls.get());
-    process.end_uses();
+    process.descriptors.end_uses();
     call.give_back(number, result);
 }
 
@@ -89,7 +89,7 @@ fn traced(call: &mut Call<'_>) {
         runtime::log_line!("[pid {thread}] {text} = ?");
     }
     let result = call.by(call.process.calls.get());
-    call.process.end_uses();
+    call.process.descriptors.end_uses();
     runtime::log_line!("[pid {thread}] {}", trace_format::finish(&text, result, read_argument));
     call.give_back(number, result);
 }

@@ -39,6 +39,6 @@ pub(super) fn unshare(call: &mut Call<'_>) -> Result<u64> {
 /// See [`unshare`]: no descriptor is of a name space.
 pub(super) fn setns(call: &mut Call<'_>) -> Result<u64> {
     let [number, ..] = call.arguments();
-    call.process.description(number)?;
+    call.process.descriptors.description(number)?;
     Err(Errno::EINVAL)
 }

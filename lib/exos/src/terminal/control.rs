@@ -1,12 +1,12 @@
 //! `ioctl` on a terminal, and `/dev/tty`.
 
-use super::Terminal;
 use super::job_control::{self, Attempt, controls};
 use super::packet::event;
 use super::pty_master;
+use super::{Terminal, controlling_terminal};
 use crate::attributes::attributes;
 use crate::descriptor::object::Object;
-use crate::hw::current::process;
+use crate::hw::domain::domain;
 use crate::hw::usercopy;
 use crate::process_table;
 use crate::server::client;
@@ -24,7 +24,7 @@ const N_TTY: u32 = 0;
 
 /// What `/dev/tty` opens: the terminal that controls the process.
 pub fn open() -> Result<Object> {
-    let terminal = process().terminal.lock().clone().filter(controls).ok_or(Errno::ENXIO)?;
+    let terminal = controlling_terminal().lock().clone().filter(controls).ok_or(Errno::ENXIO)?;
     if let Some(node) = terminal.node() {
         client::files().lock().hold(node, true);
     }
@@ -153,13 +153,12 @@ fn set_foreground(terminal: &Terminal, group: u32) -> Result<()> {
 
 /// A session's leader without a controlling terminal gets this one, if it controls no session.
 fn take_control(terminal: &Terminal, steal: u64) -> Result<()> {
-    let process = process();
     let session = attributes().session.load(Relaxed);
     if controls(terminal) {
         return Ok(());
     }
-    let has_one = process.terminal.lock().as_ref().is_some_and(controls);
-    if session != process.number() || has_one || terminal.session() != 0 && steal != 1 {
+    let has_one = controlling_terminal().lock().as_ref().is_some_and(controls);
+    if session != domain().number() || has_one || terminal.session() != 0 && steal != 1 {
         return Err(Errno::EPERM);
     }
     terminal.set_session(session);

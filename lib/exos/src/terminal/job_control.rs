@@ -1,18 +1,19 @@
 //! Job control: which processes may read from a terminal, write to it and change it (POSIX.1-2017, 11.1.4).
 
-use super::Terminal;
 use super::pty_master::forget;
+use super::{Terminal, controlling_terminal};
 use crate::attributes::attributes;
+use crate::descriptor::fd_pins::descriptors;
 use crate::descriptor::object::Object;
-use crate::hw::current::process;
 use crate::hw::domain::domain;
 use crate::process_table::{self, ProcessInfo};
 use crate::server::client;
 use crate::signal;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use unix_core::process::public_page as public;
 use unix_core::signal::pending::from_system;
 use unix_core::signal::set::bit;
 
@@ -89,9 +90,8 @@ pub fn process_ends() {
 
 /// A session's leader leaves its terminal: that controls no session, and its foreground group gets these signals.
 pub fn give_control_up(signals: &[u32]) -> Option<Terminal> {
-    let process = process();
-    let terminal = process.terminal.lock().clone()?;
-    if attributes().session.load(Relaxed) != process.number() || !controls(&terminal) {
+    let terminal = controlling_terminal().lock().clone()?;
+    if attributes().session.load(Relaxed) != domain().number() || !controls(&terminal) {
         return None;
     }
     let foreground = terminal.foreground();
@@ -105,31 +105,38 @@ pub fn give_control_up(signals: &[u32]) -> Option<Terminal> {
 
 /// The terminal that controls the running process is another one now, or none. The process holds its node.
 pub fn set_controlling(terminal: Option<Terminal>) {
-    let process = process();
     let hold = |terminal: &Option<Terminal>, hold: bool| {
         if let Some(node) = terminal.as_ref().and_then(Terminal::node) {
             client::files().lock().hold(node, hold);
         }
     };
     hold(&terminal, true);
-    let before = core::mem::replace(&mut *process.terminal.lock(), terminal);
-    process.publish_terminal();
+    let before = core::mem::replace(&mut *controlling_terminal().lock(), terminal);
+    publish();
     hold(&before, false);
     if let Some(before) = before.filter(|before| !is_used(before)) {
         forget(&before);
     }
 }
 
+/// Publishes which terminal controls the running process.
+pub fn publish() {
+    let terminal = controlling_terminal().lock().clone();
+    let shown = terminal.map_or([0; 2], |terminal| [terminal.device(), terminal.pages()[0].0]);
+    for (index, word) in shown.into_iter().enumerate() {
+        domain().public_word(public::TERMINAL + index).store(word, Release);
+    }
+}
+
 /// Whether the running process sees a terminal by this window still.
 pub fn is_used(terminal: &Terminal) -> bool {
-    let process = process();
     let is_it = |object: &Object| matches!(object, Object::Terminal(other) if other == terminal);
-    process.has_open(|description| is_it(&description.object)) || is_controlling(terminal)
+    descriptors().has_open(|description| is_it(&description.object)) || is_controlling(terminal)
 }
 
 /// Whether the running process knows a terminal as the one that controls it.
 pub fn is_controlling(terminal: &Terminal) -> bool {
-    process().terminal.lock().as_ref() == Some(terminal)
+    controlling_terminal().lock().as_ref() == Some(terminal)
 }
 
 /// No process has the master of a pseudo-terminal any more: the leader of the session that it controls hangs up.

@@ -17,3 +17,16 @@ mod read;
 mod tty_state;
 mod write;
 pub use tty_state::*;
+
+use crate::hw::current::{Holds, Word, record, word};
+use runtime::lock::Lock;
+
+impl Holds for Word<{ word::TERMINAL }> {
+    type Record = Lock<Option<Terminal>>;
+}
+
+/// The terminal that controls the running process, if there is one.
+#[inline]
+pub fn controlling_terminal() -> &'static Lock<Option<Terminal>> {
+    record::<{ word::TERMINAL }>()
+}

@@ -13,7 +13,6 @@ use crate::descriptor::file_ops::FileOps;
 use crate::descriptor::object::{Event, Object};
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::open_node::open_absolute;
-use crate::hw::current::process;
 use crate::hw::domain::domain;
 use crate::hw::usercopy;
 use crate::pipe::Pipe;
@@ -67,13 +66,12 @@ pub fn open_slave(node: u64) -> Result<Terminal> {
 
 /// A slave by a node that is held, its own or the master's.
 pub fn see(held: u64, slave: u64) -> Result<Terminal> {
-    let process = process();
     let pages = client::files().lock().terminal(held)?;
     let (own, ring) = pages.split_at_checked(tty_state::PAGES).ok_or(Errno::EIO)?;
-    let mut windows = process.mappings.lock();
-    let ring = Pipe::open(&mut windows, ring, process.session_key)?;
+    let mut windows = domain().mappings.lock();
+    let ring = Pipe::open(&mut windows, ring, domain().session_key)?;
     let screen = Screen::Master { ring: ring.clone(), node: slave };
-    let seen = Terminal::open(&mut windows, own, process.session_key, screen);
+    let seen = Terminal::open(&mut windows, own, domain().session_key, screen);
     seen.inspect_err(|_| windows.close(ring.window()))
 }
 

@@ -3,7 +3,8 @@
 pub mod cpu_placement;
 mod wait_state;
 
-use crate::hw::current::{is_adopted, process};
+use crate::descriptor::fd_pins::descriptors;
+use crate::hw::current::is_adopted;
 use crate::hw::domain::domain;
 pub use crate::hw::plain_wait::wait_plainly;
 use crate::hw::thread_context::thread_context;
@@ -108,7 +109,7 @@ fn sleep_until_any(terms: &[Term], deadline: Option<u64>) -> Result<()> {
         predicate.add(&[predicate::clock(time)])?;
     }
     sleep(&predicate);
-    process().end_watches();
+    descriptors().end_watches();
     Ok(())
 }
 
@@ -125,7 +126,7 @@ fn add_signals(predicate: &mut Predicate) -> Result<()> {
     predicate.add(&[word(&state.stopped, Operator::NotEqual, 0)])?;
     let since = wait_state().watches_since.load(Relaxed);
     if since != 0 {
-        predicate.add(&[word(&process().watched_closes, Operator::NotEqual, since - 1)])?;
+        predicate.add(&[word(&descriptors().watched_closes, Operator::NotEqual, since - 1)])?;
     }
     if !domain().is_first(thread_context()) {
         // Any thread may take the signals of the first thread once that blocks them.

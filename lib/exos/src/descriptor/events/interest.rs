@@ -2,11 +2,10 @@
 //!
 //! An interest has no reference to the description: each look asks `fd_pins` for it.
 
-use crate::descriptor::fd_pins::Used;
+use crate::descriptor::fd_pins::{Used, descriptors};
 use crate::descriptor::object::Event;
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::readiness::{self, SleeperBell};
-use crate::hw::current::process;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 use runtime::predicate::Term;
@@ -52,7 +51,7 @@ impl Interest {
 
     /// What it is in; none once that is closed.
     pub(super) fn watched(&self) -> Option<Used> {
-        process().watched(self.key.0, self.key.1)
+        descriptors().watched(self.key.0, self.key.1)
     }
 
     fn wants(&self, event: Event) -> bool {

@@ -1,10 +1,11 @@
 //! A page that the relatives who hold a description share: the state of an eventfd or a timerfd; and what reading
 //! either means.
 
+use crate::descriptor::exported_pages;
 use crate::descriptor::file_ops::FileOps;
 use crate::descriptor::object::Event;
 use crate::descriptor::open_file::OpenFile;
-use crate::hw::current::process;
+use crate::hw::domain::domain;
 use crate::hw::mapping::Mapping;
 use crate::hw::usercopy;
 use crate::wait;
@@ -22,16 +23,14 @@ pub(crate) struct SharedCounter {
 impl SharedCounter {
     /// A fresh one, all words 0.
     pub(crate) fn create() -> Result<Self> {
-        let process = process();
-        process.reclaim_unused();
+        exported_pages::reclaim_unused();
         let page = crate::budget::allocate()?;
-        Ok(Self { shared: process.mappings.lock().open(vec![page], process.session_key, true)? })
+        Ok(Self { shared: domain().mappings.lock().open(vec![page], domain().session_key, true)? })
     }
 
     /// One that a relative made.
     pub(crate) fn open(page: u64) -> Result<Self> {
-        let process = process();
-        Ok(Self { shared: process.mappings.lock().open(vec![PageNumber(page)], process.opening_key(), true)? })
+        Ok(Self { shared: domain().mappings.lock().open(vec![PageNumber(page)], domain().opening_key(), true)? })
     }
 
     /// One of its words.
@@ -47,7 +46,7 @@ impl SharedCounter {
 
     /// This process has no descriptor of it any more.
     pub(crate) fn discard(&self) {
-        process().unmap_and_export(&self.shared);
+        exported_pages::unmap_and_export(&self.shared);
     }
 }
 

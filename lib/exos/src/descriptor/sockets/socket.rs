@@ -7,10 +7,10 @@ use super::listen_queue::{BACKLOG, CAME, FILLED_AT, SHUT, TAKEN};
 use super::scm_rights;
 use super::socket_shared::{Settings, SharedSocketState, first_of};
 use crate::attributes::attributes;
+use crate::descriptor::fd_pins::descriptors;
 use crate::descriptor::file_ops::FileOps;
 use crate::descriptor::object::{Event, Object};
 use crate::descriptor::open_file::OpenFile;
-use crate::hw::current::process;
 use crate::hw::domain::domain;
 use crate::hw::usercopy;
 use crate::pipe::message_frames::{Frame, LONGEST, Manner};
@@ -263,7 +263,7 @@ impl Socket {
             Object::Other(other) => core::ptr::addr_eq(alloc::sync::Arc::as_ptr(other), self),
             _ => false,
         };
-        process().descriptors.lock().iter().filter(|(_, description)| is_this(&description.object)).count()
+        descriptors().table.lock().iter().filter(|(_, description)| is_this(&description.object)).count()
     }
 
     /// Ends one direction, or both, for all who have the socket.

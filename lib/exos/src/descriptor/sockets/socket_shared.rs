@@ -7,8 +7,9 @@
 //! every value has a meaning. What only the server says it is asked: who the peer is, and the hold on a name.
 
 use super::socket::{Ends, Kind, Socket};
+use crate::descriptor::exported_pages;
+use crate::descriptor::fd_pins::descriptors;
 use crate::descriptor::open_file::OpenFile;
-use crate::hw::current::process;
 use crate::hw::domain::domain;
 use crate::hw::mapping::{Mapping, PAGE_WORDS, lock_in};
 use crate::pipe::{Pipe, Side};
@@ -136,10 +137,9 @@ impl SharedSocketState {
     }
 
     fn create() -> Result<Self> {
-        let process = process();
-        process.reclaim_unused();
+        exported_pages::reclaim_unused();
         let page = crate::budget::allocate()?;
-        Ok(Self::of(process.mappings.lock().open(vec![page], process.session_key, true)?))
+        Ok(Self::of(domain().mappings.lock().open(vec![page], domain().session_key, true)?))
     }
 
     /// The page of a socket that came in a message.
@@ -169,7 +169,7 @@ impl SharedSocketState {
 
     /// This process has no descriptor of the socket any more.
     pub(crate) fn discard(&self) {
-        process().unmap_and_export(&self.window);
+        exported_pages::unmap_and_export(&self.window);
     }
 
     fn generation(&self) -> u64 {
@@ -293,7 +293,7 @@ impl Socket {
         if side == Side::Read || self.kind != Kind::Datagram {
             pipe.release_end(side, domain().environment());
         }
-        if !process().has_threads.load(Relaxed) {
+        if !descriptors().has_threads.load(Relaxed) {
             crate::pipe::discard(pipe);
         }
     }
@@ -319,7 +319,7 @@ impl Socket {
         common.write(&mut ends);
         drop((held, ends));
         if let Some(description) = shared {
-            process().note_sent(description);
+            exported_pages::note_sent(description);
         }
         wait::kick_idle();
         outcome

@@ -4,7 +4,6 @@
 //! the end records the status and wakes all threads, and the first one waits until the others are gone.
 
 pub(super) mod exit_handoff;
-pub(super) mod exported_pages;
 pub mod oom;
 pub mod reclaim;
 pub mod subreaper;
@@ -146,8 +145,8 @@ pub fn be_alone_for_exec() {
         end_other_threads();
     }
     thread_create::take_remains_back();
-    process.end_all_uses();
-    process.has_threads.store(false, Relaxed);
+    process.descriptors.end_all_uses();
+    process.descriptors.has_threads.store(false, Relaxed);
     let _ = process.signal.stopped.compare_exchange(state::EXECS, state::RUNS, SeqCst, Acquire);
 }
 
@@ -175,11 +174,11 @@ fn finish(status: Status) -> ! {
     child_start::tell_what_was_written(process);
     // One by one: who closes looks for what is still open.
     loop {
-        let open = process.descriptors.lock().take_last();
+        let open = process.descriptors.table.lock().take_last();
         let Some(description) = open else { break };
         description.close();
     }
-    process.end_all_uses();
+    process.descriptors.end_all_uses();
     vfork_sharing::end(process);
     super::sysv_holdings::undo_all(process);
     process.publish_usage();

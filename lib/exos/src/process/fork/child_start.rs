@@ -1,7 +1,8 @@
 //! How a process begins: the first one from what the session wrote, every other as a copy of its parent.
 
 use crate::attributes::{ProcessAttributes, ProcessCredentials};
-use crate::descriptor::fd_pins::FdPins;
+use crate::descriptor::exported_pages::ExportedPages;
+use crate::descriptor::fd_pins::{Descriptors, FdPins};
 use crate::descriptor::object::Object;
 use crate::descriptor::open_file::{OpenFile, OpenFileTable};
 use crate::hw::cpu_time::Transferred;
@@ -12,13 +13,13 @@ use crate::hw::page_tables::PageTables;
 use crate::hw::{fpu, library_image};
 use crate::process::children::Children;
 use crate::process::current::adopt;
-use crate::process::exported_pages::ExportedPages;
 use crate::process::fork::Options;
 use crate::process::futex::Futexes;
 use crate::process::process_record::{Lists, Memory, Process, Program, option};
 use crate::process::spawn_cache::SpawnCache;
 use crate::process::thread::Thread;
 use crate::process::vfork_sharing::SharedMemoryLink;
+use crate::terminal;
 use unix_core::process::public_page as public;
 
 use crate::loader::cpu_entry;
@@ -45,7 +46,6 @@ use runtime::lock::Lock;
 use runtime::page::Allocator;
 use runtime::upcall::Context;
 use runtime::{EnvironmentId, Kind, PageNumber, clock, exposed, syscall};
-use unix_core::fd_table::FdTable;
 use unix_core::ipc::attachments::Holdings;
 use unix_core::process::credentials::Credentials;
 use unix_core::process::exit_status::Status;
@@ -218,8 +218,8 @@ fn clear_parent_state(process: &Process, thread: &'static Thread) {
     let gone = core::mem::replace(&mut *process.threads.lock(), vec![thread]);
     process.spare_threads.lock().extend(gone.into_iter().filter(|other| !core::ptr::eq(*other, thread)));
     process.remains.lock().clear();
-    *process.fd_pins.lock() = FdPins::default();
-    process.has_threads.store(false, Relaxed);
+    *process.descriptors.pins.lock() = FdPins::default();
+    process.descriptors.has_threads.store(false, Relaxed);
     process.has_made_children.store(false, Relaxed);
     *process.futexes.lock() = Futexes::default();
     // These pages are its parent's.
@@ -255,7 +255,7 @@ pub fn publish(process: &Process) {
     }
     let start = process.public_word(public::START);
     let _ = start.compare_exchange(0, clock::now(), Release, Relaxed);
-    process.publish_terminal();
+    terminal::job_control::publish();
     publish_threads(process);
     publish_signals(process);
     process.publish_signal_limit();
@@ -404,7 +404,7 @@ fn first_mailbox(windows: &mut Mappings, pages: Allocator, number: u64) -> Resul
 
 /// The record of a process that is no copy of another: the first one's, or that of a set-id successor.
 pub(in crate::process) fn make_first(words: &[u64], thread: &'static Thread) -> Result<&'static Process> {
-    let number = area::number().0;
+    let (number, image) = (area::number().0, image::running()?);
     thread.begin_again();
     let (options, mut windows) = (words[first_process::OPTIONS_WORD] as u32, Mappings::default());
     let shared = [first_process::READABLE_WORD, first_process::WRITABLE_WORD].map(|word| PageNumber(words[word]));
@@ -441,7 +441,7 @@ pub(in crate::process) fn make_first(words: &[u64], thread: &'static Thread) -> 
             next_timer: AtomicU64::new(0),
         },
         program: Lock::new(Program::default()),
-        descriptors: Lock::new(FdTable::default()),
+        descriptors: Descriptors::new(&image.tables.offsets),
         fs: Lock::new(FsContext { directory: ROOT, below_proc: None, mask: 0o022 }),
         ended: Lock::new(Rusage::default()),
         moved_by_ended: Lock::default(),
@@ -455,7 +455,6 @@ pub(in crate::process) fn make_first(words: &[u64], thread: &'static Thread) -> 
         memory: Lock::new(Memory::default()),
         files: Lock::new(Client::new(EnvironmentId(words[first_process::SERVER_WORD]))),
         records: Lock::new(OpenFileTable::default()),
-        fd_pins: Lock::new(FdPins::default()),
         exported: Lock::new(ExportedPages::default()),
         heap_pages: Lock::new(Vec::new()),
         vfork_link: Lock::new(None),
@@ -471,11 +470,9 @@ pub(in crate::process) fn make_first(words: &[u64], thread: &'static Thread) -> 
         image_table: PageNumber(words[first_process::IMAGE_TABLE_WORD]),
         summary: Summary::default(),
         options: AtomicU32::new(options),
-        calls: CallTable::of_image(image::running()?, options & option::TRACE_CALLS != 0),
+        calls: CallTable::of_image(image, options & option::TRACE_CALLS != 0),
         extensions: Lock::new(BTreeMap::new()),
         traps: TrapCounts::default(),
-        has_threads: AtomicBool::new(false),
-        watched_closes: AtomicU64::new(0),
         has_made_children: AtomicBool::new(false),
         gate_only: AtomicBool::new(false),
     })))
@@ -503,7 +500,7 @@ fn open_standard(process: &Process, words: &[u64]) -> Result<()> {
             OpenFile::new(Object::Console(Kind::Error), linux::O_WRONLY)?,
         ]
     };
-    let mut descriptors = process.descriptors.lock();
+    let mut descriptors = process.descriptors.table.lock();
     for description in open {
         descriptors.add(description, 0, false)?;
     }

@@ -1,12 +1,12 @@
 //! All locks of a process at once: fork copies what they guard.
 
+use crate::descriptor::exported_pages::ExportedPages;
 use crate::descriptor::fd_pins::FdPins;
 use crate::descriptor::object::Object;
 use crate::descriptor::open_file::{OpenFile, OpenFileTable};
 use crate::hw::current::thread;
 use crate::hw::mapping::Mappings;
 use crate::process::children::Children;
-use crate::process::exported_pages::ExportedPages;
 use crate::process::pager::OwnPages;
 use crate::process::process_record::{Extensions, Memory, Process, Program};
 use crate::process::thread::Thread;
@@ -100,7 +100,7 @@ impl Process {
     /// Takes every lock of its own, in their order.
     fn hold_all(&self) -> (AllLocks<'_>, Others<'_>) {
         let running = (self.children.lock(), self.threads.lock(), self.signal.actions.lock(), self.program.lock());
-        let (descriptors, uses, place) = (self.descriptors.lock(), self.fd_pins.lock(), self.fs.lock());
+        let (descriptors, uses, place) = (self.descriptors.table.lock(), self.descriptors.pins.lock(), self.fs.lock());
         let own = (
             self.ended.lock(),
             self.holdings.lock(),
@@ -152,8 +152,8 @@ impl Process {
         self.threads.free_copy();
         self.signal.actions.free_copy();
         self.program.free_copy();
-        self.descriptors.free_copy();
-        self.fd_pins.free_copy();
+        self.descriptors.table.free_copy();
+        self.descriptors.pins.free_copy();
         self.fs.free_copy();
         self.ended.free_copy();
         self.holdings.free_copy();
@@ -180,8 +180,8 @@ impl Process {
         self.alarms.watches.free_copy();
         self.summary.free_copy();
         self.extensions.free_copy();
-        if self.has_threads.load(Relaxed) {
-            locks_of(&self.descriptors.lock()).for_each(OwnerLock::free_copy);
+        if self.descriptors.has_threads.load(Relaxed) {
+            locks_of(&self.descriptors.table.lock()).for_each(OwnerLock::free_copy);
         }
     }
 }

@@ -110,7 +110,7 @@ pub fn fork(context: &Context, options: Options) -> Result<u64> {
     if process.children.lock().all.len() >= NOTED_CHILDREN {
         process.trim_zombies();
     }
-    let _turn = process.has_threads.load(Relaxed).then(|| process.credentials_turn());
+    let _turn = process.descriptors.has_threads.load(Relaxed).then(|| process.credentials_turn());
     let mut nursery = process.spawn_cache.lock();
     let mut ready = nursery.prepare()?;
     let filled = fill(&mut ready, &mut nursery, context, options);
@@ -438,7 +438,7 @@ fn adopt(mut ready: SpareEnvironment, nursery: &SpawnCache, copied: Copied) -> R
     ready.begin();
     let Copied { pages: copies, holds_open_files } = copied;
     if !holds_open_files {
-        process.descriptors.lock().iter().for_each(|(_, description)| description.refer_for(number));
+        process.descriptors.table.lock().iter().for_each(|(_, description)| description.refer_for(number));
     }
     let mut children = process.children.lock();
     if let Err(error) = ready.made.run(process.session_key) {

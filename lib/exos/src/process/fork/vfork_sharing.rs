@@ -9,6 +9,7 @@
 //! bytes that the child changed are copied into its memory. They come through a window that both have open: the child
 //! fills it, the parent empties it, as often as it takes.
 
+use crate::descriptor::exported_pages;
 use crate::hw::current::process;
 use crate::hw::mapping::Mapping;
 use crate::hw::usercopy;
@@ -65,7 +66,7 @@ impl SharedMemoryLink {
     /// One for a child that is about to be made; `shares`: what it writes goes back.
     pub fn new(shares: bool) -> Result<Self> {
         let process = process();
-        process.reclaim_unused();
+        exported_pages::reclaim_unused();
         let pages: Vec<PageNumber> =
             (0..PAGES).map(|_| crate::budget::allocate()).collect::<core::result::Result<_, _>>()?;
         Ok(Self { window: process.mappings.lock().open(pages, process.session_key, true)?, shares })
@@ -105,7 +106,7 @@ impl SharedMemoryLink {
 
     /// The parent has done with it.
     pub fn close(&self) {
-        process().unmap_and_export(&self.window);
+        exported_pages::unmap_and_export(&self.window);
     }
 
     fn turn(&self) -> &'static AtomicU64 {

@@ -81,7 +81,7 @@ pub(in crate::process) fn exec_via_successor(request: &ExecRequest) -> Result<()
 /// What the program keeps. The descriptions in it are on their way.
 fn bundle(process: &Process, request: &ExecRequest) -> (ExecState, Vec<Used>) {
     let (mut descriptors, mut sent) = (Vec::new(), Vec::new());
-    for (number, description) in process.used_over_exec() {
+    for (number, description) in process.descriptors.used_over_exec() {
         // What lies in this process alone (epoll, signalfd, a file of /proc) ends with it.
         if let Ok(words) = scm_rights::words_of(&description) {
             descriptors.push((number, words));
@@ -161,7 +161,7 @@ fn proxy_exit(process: &'static Process, successor: EnvironmentId) -> ! {
     wait::kick_idle();
     wait_until_begun(&window, successor);
     loop {
-        let open = process.descriptors.lock().take_last();
+        let open = process.descriptors.table.lock().take_last();
         let Some(description) = open else { break };
         description.close();
     }

@@ -99,7 +99,7 @@ fn take_over(process: &Process, thread: &Thread, bundle: &ExecState) {
         // What is no limit stays what it was.
         let _ = process.attributes.limits.lock().set(resource, *limit, true);
     }
-    process.descriptors.lock().set_limit(process.attributes.limits.lock().soft(linux::RLIMIT_NOFILE) as usize);
+    process.descriptors.table.lock().set_limit(process.attributes.limits.lock().soft(linux::RLIMIT_NOFILE) as usize);
     process.set_time_limit();
     open(process, bundle);
 }
@@ -109,7 +109,7 @@ fn open(process: &Process, bundle: &ExecState) {
     *process.terminal.lock() = terminal;
     for (number, words) in &bundle.descriptors {
         let Ok(description) = scm_rights::open_held(*words) else { continue };
-        let before = process.descriptors.lock().put_at(*number, description);
+        let before = process.descriptors.table.lock().put_at(*number, description);
         before.into_iter().for_each(OpenFile::close);
     }
 }

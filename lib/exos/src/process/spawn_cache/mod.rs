@@ -18,6 +18,7 @@ use super::exec::ExecRequest;
 use super::exec_file::ElfFile;
 use super::process_record::Process;
 use super::reclaim::still_present;
+use crate::descriptor::exported_pages;
 use crate::hw::current::{process, thread};
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::hw::page_tables::PageTables;
@@ -277,7 +278,7 @@ impl Process {
         let is_itself = || process_table::sight().succession.environment(child.number()) == child.number();
         let is_first = || self.spawn_cache.lock().slot.is_empty();
         child.parts.as_ref().is_some_and(|room| !room.entry.has_served())
-            && !self.has_threads.load(Relaxed)
+            && !self.descriptors.has_threads.load(Relaxed)
             && self.can_keep(child)
             && pages() < SMALL
             && is_itself()
@@ -302,11 +303,11 @@ impl Process {
     /// children. What it will be made of stays. A thread leaves it to its process alone: another one may be making a
     /// child, and holds then the children while it asks for the nursery.
     pub fn trim(&self) {
-        if self.has_threads.load(Relaxed) || !self.is_first(thread()) {
+        if self.descriptors.has_threads.load(Relaxed) || !self.is_first(thread()) {
             return;
         }
         if self.children.lock().all.is_empty() {
-            self.give_up_spare();
+            exported_pages::give_up_spare();
         }
         self.reclaim_first();
         if self.heap_pages.lock().is_empty() {

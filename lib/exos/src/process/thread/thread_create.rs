@@ -73,7 +73,7 @@ fn begin_to_run(record: &'static Thread, made: &EnvironmentRef, options: &Option
         let _ = usercopy::write_half(to, number as u32);
     }
     let process = process();
-    process.has_threads.store(true, Relaxed);
+    process.descriptors.has_threads.store(true, Relaxed);
     process.threads.lock().push(record);
     process.publish_signal_limit();
     crate::process::child_start::publish_threads(process);

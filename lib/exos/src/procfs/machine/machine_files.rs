@@ -216,7 +216,7 @@ fn open_files() -> String {
     };
     let own = crate::hw::current::process();
     let others = crate::process_table::all().into_iter().filter(|other| other.number != own.number());
-    let sum = others.map(|other| count(other.number)).sum::<usize>() + own.descriptors.lock().iter().count();
+    let sum = others.map(|other| count(other.number)).sum::<usize>() + own.descriptors.table.lock().iter().count();
     format!("{sum}\t0\t1048576\n")
 }
 

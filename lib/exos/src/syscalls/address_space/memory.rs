@@ -36,7 +36,7 @@ pub(crate) fn mmap(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EINVAL);
     }
     let is_file = flags & linux::MAP_ANONYMOUS == 0;
-    let description = if is_file { Some(call.process.opened(number)?) } else { None };
+    let description = if is_file { Some(call.process.descriptors.opened(number)?) } else { None };
     if flags & linux::MAP_HUGETLB != 0 {
         // No memory is set aside for large pages, of 2 MiB or of 1 GiB; of others there is none.
         let is_size = matches!(flags >> linux::MAP_HUGE_SHIFT & linux::MAP_HUGE_MASK, 0 | 21 | 30);

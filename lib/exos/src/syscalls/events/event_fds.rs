@@ -33,7 +33,7 @@ pub(crate) fn open(call: &Call<'_>, made: Arc<dyn FileOps>, flags: u32) -> Resul
 /// The same with the flags that its description is to keep.
 pub(crate) fn open_as(call: &Call<'_>, made: Arc<dyn FileOps>, kept: u32, close_on_exec: bool) -> Result<u64> {
     let description = OpenFile::new(Object::Other(made), kept)?;
-    call.process.install(description, 0, close_on_exec)
+    call.process.descriptors.install(description, 0, close_on_exec)
 }
 
 /// Makes a descriptor of signals, or changes which ones it is of.
@@ -48,7 +48,7 @@ pub(crate) fn signalfd4(call: &mut Call<'_>) -> Result<u64> {
         check_room(call)?;
         return open(call, Arc::new(Signals::new(set)), flags);
     }
-    let description = call.process.description(number)?;
+    let description = call.process.descriptors.description(number)?;
     description.as_kind::<Signals>().ok_or(Errno::EINVAL)?.change(set);
     Ok(number)
 }
@@ -59,7 +59,7 @@ pub(crate) fn signalfd(call: &mut Call<'_>) -> Result<u64> {
 }
 
 fn check_room(call: &Call<'_>) -> Result<()> {
-    if call.process.descriptors.lock().room() == 0 { Err(Errno::EMFILE) } else { Ok(()) }
+    if call.process.descriptors.table.lock().room() == 0 { Err(Errno::EMFILE) } else { Ok(()) }
 }
 
 pub(crate) fn eventfd(call: &mut Call<'_>) -> Result<u64> {
@@ -98,7 +98,7 @@ pub(crate) fn timerfd_settime(call: &mut Call<'_>) -> Result<u64> {
     if flags as u32 & !(linux::TFD_TIMER_ABSTIME | linux::TFD_TIMER_CANCEL_ON_SET) != 0 {
         return Err(Errno::EINVAL);
     }
-    let description = call.process.description(number)?;
+    let description = call.process.descriptors.description(number)?;
     let timer: &Timer = description.as_kind().ok_or(Errno::EINVAL)?;
     let before = timer.setting();
     let now = runtime::clock::now();
@@ -117,7 +117,7 @@ pub(crate) fn timerfd_settime(call: &mut Call<'_>) -> Result<u64> {
 
 pub(crate) fn timerfd_gettime(call: &mut Call<'_>) -> Result<u64> {
     let [number, to, ..] = call.arguments();
-    let description = call.process.description(number)?;
+    let description = call.process.descriptors.description(number)?;
     let timer: &Timer = description.as_kind().ok_or(Errno::EINVAL)?;
     tell_setting(to, timer.setting()).map(|()| 0)
 }
@@ -133,7 +133,7 @@ pub(crate) fn epoll_create(call: &mut Call<'_>) -> Result<u64> {
     if (size as i32) <= 0 {
         return Err(Errno::EINVAL);
     }
-    open(call, call.process.make_set(), 0)
+    open(call, call.process.descriptors.make_set(), 0)
 }
 
 pub(crate) fn epoll_create1(call: &mut Call<'_>) -> Result<u64> {
@@ -141,13 +141,13 @@ pub(crate) fn epoll_create1(call: &mut Call<'_>) -> Result<u64> {
     if flags as u32 & !linux::O_CLOEXEC != 0 {
         return Err(Errno::EINVAL);
     }
-    open(call, call.process.make_set(), flags as u32)
+    open(call, call.process.descriptors.make_set(), flags as u32)
 }
 
 pub(crate) fn epoll_ctl(call: &mut Call<'_>) -> Result<u64> {
     let [number, operation, wanted, event, ..] = call.arguments();
-    let description = call.process.description(number)?;
-    let target = call.process.opened(wanted)?;
+    let description = call.process.descriptors.description(number)?;
+    let target = call.process.descriptors.opened(wanted)?;
     let set: &Set = description.as_kind().ok_or(Errno::EINVAL)?;
     if description.number() == target.number() {
         return Err(Errno::EINVAL);
@@ -210,7 +210,7 @@ fn timeout(milliseconds: u64) -> Option<u64> {
 }
 
 fn wait(call: &Call<'_>, number: u64, to: u64, most: u64, timeout: Option<u64>) -> Result<u64> {
-    let description = call.process.description(number)?;
+    let description = call.process.descriptors.description(number)?;
     let set: &Set = description.as_kind().ok_or(Errno::EINVAL)?;
     if most == 0 || most > MOST_EVENTS {
         return Err(Errno::EINVAL);

@@ -44,7 +44,7 @@ const fn with_found(polled: u64, found: u16) -> u64 {
 
 /// The open file of an entry; nothing where the entry is skipped.
 fn description_of(call: &Call<'_>, polled: u64) -> Option<Result<Used>> {
-    u64::try_from(polled as i32).ok().map(|number| call.process.description(number))
+    u64::try_from(polled as i32).ok().map(|number| call.process.descriptors.description(number))
 }
 
 pub(crate) fn poll(call: &mut Call<'_>) -> Result<u64> {
@@ -172,7 +172,7 @@ const SETS: usize = 3;
 /// for the highest descriptor, but no smaller than a set of the usual size.
 fn below_all(call: &Call<'_>) -> usize {
     const STEP: usize = 128;
-    let highest = call.process.descriptors.lock().iter().map(|(number, _)| number as usize).max().unwrap_or(0);
+    let highest = call.process.descriptors.table.lock().iter().map(|(number, _)| number as usize).max().unwrap_or(0);
     ((highest / STEP + 1).next_power_of_two() * STEP).max(SET_WORDS * 64)
 }
 
@@ -197,7 +197,11 @@ fn select_sets(call: &Call<'_>, count: u64, places: [u64; SETS], timeout: Option
     wait_for(call, &mut watched, timeout)?;
     let is_invalid = |polled: &&u64| found_of(**polled) & INVALID != 0;
     // What stands for a place alone is open, and no call on it would wait.
-    if watched.iter().filter(is_invalid).any(|polled| call.process.description(*polled as u32 as u64).is_err()) {
+    if watched
+        .iter()
+        .filter(is_invalid)
+        .any(|polled| call.process.descriptors.description(*polled as u32 as u64).is_err())
+    {
         return Err(Errno::EBADF);
     }
     let mut total = 0;

@@ -151,7 +151,7 @@ fn set_at(call: &Call<'_>, operation: Request, at: u64, path: u64, words: &[u64]
 }
 
 fn set_open(call: &Call<'_>, operation: Request, number: u64, words: &[u64]) -> Result<u64> {
-    match call.process.opened(number)?.object.node() {
+    match call.process.descriptors.opened(number)?.object.node() {
         Some(node) => {
             let found = call.process.files.lock().set(operation, node, b"", words, EMPTY_PATH)?;
             found.here(Errno::EIO).map(|()| 0)

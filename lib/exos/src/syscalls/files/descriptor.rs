@@ -1,6 +1,7 @@
 //! Calls on descriptors: dup, pipe, fcntl, ioctl, close.
 
 use super::{fcntl_owner, lock};
+use crate::descriptor::exported_pages;
 use crate::descriptor::object::{Device, Object};
 use crate::descriptor::open_file::OpenFile;
 use crate::hw::usercopy;
@@ -24,7 +25,7 @@ const ENTROPY_BITS: u32 = 256;
 
 pub(crate) fn close(call: &mut Call<'_>) -> Result<u64> {
     let [number, ..] = call.arguments();
-    let description = call.process.take_out(u64::from(number as u32))?;
+    let description = call.process.descriptors.take_out(u64::from(number as u32))?;
     description.close();
     Ok(0)
 }
@@ -34,15 +35,15 @@ pub(crate) fn close_range(call: &mut Call<'_>) -> Result<u64> {
     if first > last || flags & !u64::from(CLOSE_RANGE_CLOEXEC | CLOSE_RANGE_UNSHARE) != 0 {
         return Err(Errno::EINVAL);
     }
-    let descriptors = call.process.descriptors.lock();
+    let descriptors = call.process.descriptors.table.lock();
     let numbers: Vec<u64> =
         descriptors.iter().map(|(number, _)| number).filter(|number| (first..=last).contains(number)).collect();
     drop(descriptors);
     for number in numbers {
         if flags & u64::from(CLOSE_RANGE_CLOEXEC) != 0 {
-            call.process.descriptors.lock().set_close_on_exec(number, true)?;
+            call.process.descriptors.table.lock().set_close_on_exec(number, true)?;
         } else {
-            let description = call.process.take_out(number)?;
+            let description = call.process.descriptors.take_out(number)?;
             description.close();
         }
     }
@@ -56,14 +57,14 @@ pub(crate) fn dup(call: &mut Call<'_>) -> Result<u64> {
 
 /// One more descriptor for what one is open on, not below the least.
 pub(crate) fn duplicate(call: &Call<'_>, number: u64, least: u64, close_on_exec: bool) -> Result<u64> {
-    let description = call.process.description(number)?;
-    call.process.install(description.duplicate(), least, close_on_exec)
+    let description = call.process.descriptors.description(number)?;
+    call.process.descriptors.install(description.duplicate(), least, close_on_exec)
 }
 
 pub(crate) fn dup2(call: &mut Call<'_>) -> Result<u64> {
     let [old, new, ..] = call.arguments();
     if old == new {
-        return call.process.description(old).map(|_| new);
+        return call.process.descriptors.description(old).map(|_| new);
     }
     replace(call, old, new, false)
 }
@@ -77,8 +78,8 @@ pub(crate) fn dup3(call: &mut Call<'_>) -> Result<u64> {
 }
 
 fn replace(call: &Call<'_>, old: u64, new: u64, close_on_exec: bool) -> Result<u64> {
-    let description = call.process.description(old)?;
-    call.process.put_in_place(new, description.duplicate(), close_on_exec)?;
+    let description = call.process.descriptors.description(old)?;
+    call.process.descriptors.put_in_place(new, description.duplicate(), close_on_exec)?;
     Ok(new)
 }
 
@@ -99,10 +100,10 @@ pub(crate) fn pipe2(call: &mut Call<'_>) -> Result<u64> {
 fn make_pipe(call: &Call<'_>, to: u64, flags: u32) -> Result<u64> {
     let process = call.process;
     usercopy::prepare(to, 8, true)?;
-    if process.descriptors.lock().room() < 2 {
+    if process.descriptors.table.lock().room() < 2 {
         return Err(Errno::EMFILE);
     }
-    process.reclaim_unused();
+    exported_pages::reclaim_unused();
     crate::budget::reserve(64);
     let from = Allocator { key: process.session_key, ..Allocator::own() };
     let pipe = Pipe::create(&mut process.mappings.lock(), from)?;
@@ -113,7 +114,7 @@ fn make_pipe(call: &Call<'_>, to: u64, flags: u32) -> Result<u64> {
     }
     let write = OpenFile::new(Object::Pipe(pipe, Side::Write), linux::O_WRONLY | kept | flags & linux::O_DIRECT)?;
     let close_on_exec = flags & linux::O_CLOEXEC != 0;
-    let mut descriptors = process.descriptors.lock();
+    let mut descriptors = process.descriptors.table.lock();
     let read = descriptors.add(read, 0, close_on_exec)?;
     let write = descriptors.add(write, 0, close_on_exec)?;
     drop(descriptors);
@@ -123,7 +124,7 @@ fn make_pipe(call: &Call<'_>, to: u64, flags: u32) -> Result<u64> {
 
 pub(crate) fn fcntl(call: &mut Call<'_>) -> Result<u64> {
     let [number, command, argument, ..] = call.arguments();
-    let description = call.process.description(number)?;
+    let description = call.process.descriptors.description(number)?;
     let needs_no_more_than_a_place =
         [linux::F_DUPFD, linux::F_DUPFD_CLOEXEC, linux::F_GETFD, linux::F_SETFD, linux::F_GETFL];
     if description.flags() & linux::O_PATH != 0 && !needs_no_more_than_a_place.contains(&(command as u32)) {
@@ -132,10 +133,10 @@ pub(crate) fn fcntl(call: &mut Call<'_>) -> Result<u64> {
     match command as u32 {
         linux::F_DUPFD => duplicate(call, number, argument, false),
         linux::F_DUPFD_CLOEXEC => duplicate(call, number, argument, true),
-        linux::F_GETFD => Ok(u64::from(call.process.descriptors.lock().close_on_exec(number)?)),
+        linux::F_GETFD => Ok(u64::from(call.process.descriptors.table.lock().close_on_exec(number)?)),
         linux::F_SETFD => {
             let close = argument & u64::from(linux::FD_CLOEXEC) != 0;
-            call.process.descriptors.lock().set_close_on_exec(number, close).map(|()| 0)
+            call.process.descriptors.table.lock().set_close_on_exec(number, close).map(|()| 0)
         }
         linux::F_GETFL => Ok(u64::from(description.flags())),
         linux::F_SETFL => set_flags(call, number, &description, argument as u32),
@@ -184,10 +185,10 @@ fn set_pipe_size(description: &OpenFile, wanted: u64) -> Result<u64> {
 
 pub(crate) fn ioctl(call: &mut Call<'_>) -> Result<u64> {
     let [number, request, argument, ..] = call.arguments();
-    let description = call.process.opened(number)?;
+    let description = call.process.descriptors.opened(number)?;
     match request as u32 {
-        ioctl::FIOCLEX => call.process.descriptors.lock().set_close_on_exec(number, true).map(|()| 0),
-        ioctl::FIONCLEX => call.process.descriptors.lock().set_close_on_exec(number, false).map(|()| 0),
+        ioctl::FIOCLEX => call.process.descriptors.table.lock().set_close_on_exec(number, true).map(|()| 0),
+        ioctl::FIONCLEX => call.process.descriptors.table.lock().set_close_on_exec(number, false).map(|()| 0),
         ioctl::FIONBIO => {
             let on = usercopy::read_half(argument)? != 0;
             let flags = description.flags() & !linux::O_NONBLOCK;

@@ -144,7 +144,7 @@ fn give(bytes: &[u8], to: u64, room: u64) -> Result<u64> {
 fn ask(call: &Call<'_>, which: Which, Wanted { request, name, value }: &Wanted) -> Result<Vec<u8>> {
     let [file, ..] = call.arguments();
     if matches!(which, Which::Open) {
-        let description = call.process.opened(file)?;
+        let description = call.process.descriptors.opened(file)?;
         let node = description.object.node().ok_or_else(|| without_node(&description.object, request.0, name))?;
         let found = call.process.files.lock().attribute((node, b""), EMPTY_PATH, *request, (name, value))?;
         return found.here(Errno::EOPNOTSUPP);

@@ -15,7 +15,7 @@ use vfs::handle::node_of;
 
 pub(crate) fn fallocate(call: &mut Call<'_>) -> Result<u64> {
     let [number, mode, offset, length, ..] = call.arguments();
-    let description = call.process.opened(number)?;
+    let description = call.process.descriptors.opened(number)?;
     if !description.can_write() {
         return Err(Errno::EBADF);
     }
@@ -39,7 +39,7 @@ pub(crate) fn fallocate(call: &mut Call<'_>) -> Result<u64> {
 /// Through a buffer of the library.
 pub(crate) fn copy_file_range(call: &mut Call<'_>) -> Result<u64> {
     let [from, from_at, to, to_at, count, flags] = call.arguments();
-    let (from, to) = (call.process.description(from)?, call.process.description(to)?);
+    let (from, to) = (call.process.descriptors.description(from)?, call.process.descriptors.description(to)?);
     let is_folder = |one: &OpenFile| matches!(one.object, Object::Directory { .. } | Object::Listing(_));
     if is_folder(&from) || is_folder(&to) {
         return Err(Errno::EISDIR);
@@ -114,13 +114,13 @@ pub(crate) fn memfd_create(call: &mut Call<'_>) -> Result<u64> {
     let found = call.process.files.lock().make_memory(&name, sealable)?;
     let object = Object::File { node: found.here(Errno::ENODEV)? };
     let description = OpenFile::new(object, linux::O_RDWR | linux::O_LARGEFILE)?;
-    call.process.install(description, 0, flags as u32 & linux::MFD_CLOEXEC != 0)
+    call.process.descriptors.install(description, 0, flags as u32 & linux::MFD_CLOEXEC != 0)
 }
 
 /// Advice on a descriptor, which changes nothing for a file that is in memory anyway.
 pub(crate) fn advise(call: &mut Call<'_>) -> Result<u64> {
     let [number, _, length, advice, ..] = call.arguments();
-    match call.process.opened(number)?.object {
+    match call.process.descriptors.opened(number)?.object {
         Object::Pipe(..) | Object::Console(_) => Err(Errno::ESPIPE),
         _ if (length as i64) < 0 || advice as u32 > linux::POSIX_FADV_NOREUSE => Err(Errno::EINVAL),
         Object::File { node, .. } if advice as u32 == linux::POSIX_FADV_DONTNEED => {
@@ -133,7 +133,7 @@ pub(crate) fn advise(call: &mut Call<'_>) -> Result<u64> {
 /// Has no effect: files are in memory already (readahead(2)).
 pub(crate) fn readahead(call: &mut Call<'_>) -> Result<u64> {
     let [number, ..] = call.arguments();
-    let description = call.process.opened(number)?;
+    let description = call.process.descriptors.opened(number)?;
     if !description.can_read() {
         return Err(Errno::EBADF);
     }
@@ -143,7 +143,7 @@ pub(crate) fn readahead(call: &mut Call<'_>) -> Result<u64> {
 /// Has no effect: file data is already in the place that it keeps (sync_file_range(2)).
 pub(crate) fn sync_file_range(call: &mut Call<'_>) -> Result<u64> {
     let [number, offset, count, flags, ..] = call.arguments();
-    let description = call.process.opened(number)?;
+    let description = call.process.descriptors.opened(number)?;
     let end = (offset as i64).checked_add(count as i64);
     if flags & !7 != 0 || (offset as i64) < 0 || end.is_none_or(|end| end < offset as i64) {
         return Err(Errno::EINVAL);
@@ -154,7 +154,7 @@ pub(crate) fn sync_file_range(call: &mut Call<'_>) -> Result<u64> {
 
 pub(crate) fn syncfs(call: &mut Call<'_>) -> Result<u64> {
     let [number, ..] = call.arguments();
-    match call.process.opened(number)?.object {
+    match call.process.descriptors.opened(number)?.object {
         Object::File { node } | Object::Directory { node } => block_device::sync_volume(node).map(|()| 0),
         _ => Ok(0),
     }

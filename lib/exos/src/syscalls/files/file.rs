@@ -24,13 +24,13 @@ const PIECES: u64 = 1024;
 
 pub(crate) fn read(call: &mut Call<'_>) -> Result<u64> {
     let [number, to, count, ..] = call.arguments();
-    let outcome = call.process.description(number)?.read(to, count, None);
+    let outcome = call.process.descriptors.description(number)?.read(to, count, None);
     counted(READ, outcome)
 }
 
 pub(crate) fn write(call: &mut Call<'_>) -> Result<u64> {
     let [number, from, count, ..] = call.arguments();
-    let outcome = call.process.description(number)?.write(from, count, None);
+    let outcome = call.process.descriptors.description(number)?.write(from, count, None);
     counted(WRITTEN, outcome)
 }
 
@@ -57,7 +57,7 @@ fn placed(call: &Call<'_>, number: u64, offset: u64, count: u64) -> Result<Used>
     if (offset as i64) < 0 {
         return Err(Errno::EINVAL);
     }
-    let description = call.process.description(number)?;
+    let description = call.process.descriptors.description(number)?;
     if !description.object.is_seekable() {
         return Err(Errno::ESPIPE);
     }
@@ -67,7 +67,7 @@ fn placed(call: &Call<'_>, number: u64, offset: u64, count: u64) -> Result<Used>
 
 pub(crate) fn readv(call: &mut Call<'_>) -> Result<u64> {
     let [number, pieces, count, ..] = call.arguments();
-    let description = call.process.description(number)?;
+    let description = call.process.descriptors.description(number)?;
     let outcome = match &description.object {
         _ if is_socket(&description) => socket_message::read_into_pieces(call, number, &read_pieces(pieces, count)?),
         Object::Pipe(pipe, _) if pipe.ring().has_packets() && description.can_read() => {
@@ -82,7 +82,7 @@ pub(crate) fn readv(call: &mut Call<'_>) -> Result<u64> {
 
 pub(crate) fn writev(call: &mut Call<'_>) -> Result<u64> {
     let [number, pieces, count, ..] = call.arguments();
-    let description = call.process.description(number)?;
+    let description = call.process.descriptors.description(number)?;
     let outcome = match &description.object {
         _ if is_socket(&description) => socket_message::write_from_pieces(call, number, &read_pieces(pieces, count)?),
         Object::Pipe(..) if description.can_write() => write_into_pipe(&description, pieces, count),
@@ -137,7 +137,7 @@ pub(crate) fn pwritev2(call: &mut Call<'_>) -> Result<u64> {
     let append = flags & u64::from(linux::RWF_APPEND) != 0;
     let done = match offset {
         _ if append => {
-            let description = call.process.description(number)?;
+            let description = call.process.descriptors.description(number)?;
             scattered(&description, pieces, count, None, |description, from, count, _| {
                 description.append(from, count, offset == u64::MAX)
             })
@@ -149,7 +149,7 @@ pub(crate) fn pwritev2(call: &mut Call<'_>) -> Result<u64> {
         }
     }?;
     if done > 0 && flags & u64::from(linux::RWF_DSYNC | linux::RWF_SYNC) != 0 {
-        match call.process.opened(number)?.make_durable() {
+        match call.process.descriptors.opened(number)?.make_durable() {
             // A pipe or a terminal keeps nothing.
             Err(Errno::EINVAL) => {}
             other => other?,
@@ -166,7 +166,7 @@ fn known_flags(call: &Call<'_>, flags: u64) -> Result<()> {
     if flags & !u64::from(KNOWN) == 0 {
         return Ok(());
     }
-    call.process.description(number)?;
+    call.process.descriptors.description(number)?;
     let is_nothing = read_pieces(pieces, count)?.iter().all(|[_, length]| *length == 0);
     if is_nothing { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
 }
@@ -243,7 +243,7 @@ fn without_place(description: &OpenFile) -> Result<u64> {
 
 pub(crate) fn lseek(call: &mut Call<'_>) -> Result<u64> {
     let [number, offset, whence, ..] = call.arguments();
-    let description = call.process.opened(number)?;
+    let description = call.process.descriptors.opened(number)?;
     if whence > u64::from(linux::SEEK_HOLE) {
         return Err(Errno::EINVAL);
     }
@@ -283,7 +283,7 @@ pub(crate) fn lseek(call: &mut Call<'_>) -> Result<u64> {
 
 pub(crate) fn ftruncate(call: &mut Call<'_>) -> Result<u64> {
     let [number, size, ..] = call.arguments();
-    let description = call.process.opened(number)?;
+    let description = call.process.descriptors.opened(number)?;
     match description.object {
         Object::File { node } if description.can_write() && (size as i64) >= 0 => {
             check_file_size(size)?;
@@ -300,7 +300,7 @@ pub(crate) fn ftruncate(call: &mut Call<'_>) -> Result<u64> {
 /// Files in memory are where they will ever be; one of a disk is written.
 pub(crate) fn fsync(call: &mut Call<'_>) -> Result<u64> {
     let [number, ..] = call.arguments();
-    call.process.opened(number)?.make_durable().map(|()| 0)
+    call.process.descriptors.opened(number)?.make_durable().map(|()| 0)
 }
 
 pub(crate) fn sync(_: &mut Call<'_>) -> Result<u64> {
@@ -310,7 +310,7 @@ pub(crate) fn sync(_: &mut Call<'_>) -> Result<u64> {
 
 pub(crate) fn getdents64(call: &mut Call<'_>) -> Result<u64> {
     let [number, to, bytes, ..] = call.arguments();
-    let description = call.process.opened(number)?;
+    let description = call.process.descriptors.opened(number)?;
     let _offset = description.hold_offset();
     let before = description.offset();
     let (length, last) = match &description.object {
@@ -365,7 +365,7 @@ pub(crate) fn getdents(call: &mut Call<'_>) -> Result<u64> {
 pub(crate) fn sendfile(call: &mut Call<'_>) -> Result<u64> {
     let [to, from, offset_at, count, ..] = call.arguments();
     let given = if offset_at == 0 { None } else { Some(usercopy::read_word(offset_at)?) };
-    let from = call.process.description(from)?;
+    let from = call.process.descriptors.description(from)?;
     if !from.can_read() {
         return Err(Errno::EBADF);
     }
@@ -373,7 +373,7 @@ pub(crate) fn sendfile(call: &mut Call<'_>) -> Result<u64> {
     if [start, count, start.wrapping_add(count)].iter().any(|number| (*number as i64) < 0) {
         return Err(Errno::EINVAL);
     }
-    let to = call.process.description(to)?;
+    let to = call.process.descriptors.description(to)?;
     if !to.can_write() {
         return Err(Errno::EBADF);
     }

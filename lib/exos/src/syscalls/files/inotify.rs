@@ -25,7 +25,7 @@ fn create(call: &Call<'_>, flags: u32) -> Result<u64> {
     if flags & !(linux::IN_CLOEXEC | linux::IN_NONBLOCK) != 0 {
         return Err(Errno::EINVAL);
     }
-    if call.process.descriptors.lock().room() == 0 {
+    if call.process.descriptors.table.lock().room() == 0 {
         return Err(Errno::EMFILE);
     }
     let watcher = Watcher::create()?;
@@ -43,7 +43,7 @@ fn watcher_of(description: &OpenFile) -> Result<Watcher> {
 pub(crate) fn inotify_add_watch(call: &mut Call<'_>) -> Result<u64> {
     let [number, path, mask, ..] = call.arguments();
     let mask = mask as u32;
-    let watcher = watcher_of(&*call.process.description(number)?)?;
+    let watcher = watcher_of(&*call.process.descriptors.description(number)?)?;
     if mask & linux::IN_ALL_EVENTS == 0 {
         return Err(Errno::EINVAL);
     }
@@ -57,5 +57,5 @@ pub(crate) fn inotify_add_watch(call: &mut Call<'_>) -> Result<u64> {
 
 pub(crate) fn inotify_rm_watch(call: &mut Call<'_>) -> Result<u64> {
     let [number, watch, ..] = call.arguments();
-    watcher_of(&*call.process.description(number)?)?.remove(watch as u32).map(|()| 0)
+    watcher_of(&*call.process.descriptors.description(number)?)?.remove(watch as u32).map(|()| 0)
 }

@@ -145,9 +145,9 @@ pub(crate) fn flock(call: &mut Call<'_>) -> Result<u64> {
     // Mandatory locks, which Linux has given up: accepted, and nothing is done.
     const MANDATORY: u64 = 32;
     if operation & MANDATORY != 0 {
-        return call.process.opened(number).map(|_| 0);
+        return call.process.descriptors.opened(number).map(|_| 0);
     }
-    let description = call.process.opened(number)?;
+    let description = call.process.descriptors.opened(number)?;
     let node = description.object.node().ok_or(Errno::EBADF)?;
     let operation = operation as u32;
     let kind = match operation & !LOCK_NONBLOCKING {

@@ -102,7 +102,7 @@ pub(crate) fn fstatfs(call: &mut Call<'_>) -> Result<u64> {
     const SOCKETS: u64 = 0x534f_434b;
     const UNNAMED: u64 = 0x0904_1934;
     let [number, to, ..] = call.arguments();
-    let description = call.process.description(number)?;
+    let description = call.process.descriptors.description(number)?;
     if let Some(node) = description.object.node() {
         let found = call.process.files.lock().space(node, b"", EMPTY_PATH)?;
         return tell_space(found.here(Errno::EIO)?, to);

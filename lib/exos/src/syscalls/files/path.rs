@@ -37,7 +37,7 @@ fn start_below<'p>(call: &Call<'_>, descriptor: u64, path: &'p [u8]) -> Result<(
     if descriptor as i32 == WORKING_DIRECTORY {
         return Ok(call.process.fs.lock().start(path));
     }
-    let description = call.process.description(u64::from(descriptor as u32))?;
+    let description = call.process.descriptors.description(u64::from(descriptor as u32))?;
     let object = &description.object;
     match (object, object.node()) {
         (Object::Listing(folder), _) => Ok((ROOT, fs_context::in_proc(&folder.path, path).into())),
@@ -122,7 +122,7 @@ fn open_or_make(call: &Call<'_>, at: u64, path: &[u8], flags: u32, mode: u32) ->
 
 /// `EMFILE` where no descriptor more can be given out, before anything is opened or made for it.
 pub(crate) fn require_room(process: &Process) -> Result<()> {
-    if process.descriptors.lock().room() == 0 { Err(Errno::EMFILE) } else { Ok(()) }
+    if process.descriptors.table.lock().room() == 0 { Err(Errno::EMFILE) } else { Ok(()) }
 }
 
 /// What opening says that fails for another reason: as on Linux the descriptor is looked for first.
@@ -134,7 +134,7 @@ fn unless_full(process: &Process, error: Errno) -> Errno {
 /// Gives out a descriptor for what was opened, or closes it if another thread has taken the last number meanwhile.
 #[inline]
 pub(crate) fn give_number(process: &Process, description: OpenFile, flags: u32) -> Result<u64> {
-    process.install(description, 0, flags & linux::O_CLOEXEC != 0)
+    process.descriptors.install(description, 0, flags & linux::O_CLOEXEC != 0)
 }
 
 /// The same for what the server opened. What it cut off is taken out of the memory of who maps it.
@@ -261,7 +261,7 @@ fn put_status(to: u64, status: &Status) -> Result<u64> {
 
 pub(crate) fn fstat(call: &mut Call<'_>) -> Result<u64> {
     let [number, to, ..] = call.arguments();
-    put_status(to, &procfs::status_of(&*call.process.description(number)?)?)
+    put_status(to, &procfs::status_of(&*call.process.descriptors.description(number)?)?)
 }
 
 pub(crate) fn newfstatat(call: &mut Call<'_>) -> Result<u64> {
@@ -308,7 +308,7 @@ pub(crate) fn status_with_flags(call: &Call<'_>, at: u64, path: u64, flags: u32)
 #[inline(never)]
 fn status_of_start(call: &Call<'_>, at: u64) -> Result<Status> {
     if at as i32 != WORKING_DIRECTORY {
-        return procfs::status_of(&*call.process.description(u64::from(at as u32))?);
+        return procfs::status_of(&*call.process.descriptors.description(u64::from(at as u32))?);
     }
     let place = call.process.fs.lock().clone();
     match place.below_proc {
@@ -485,7 +485,7 @@ pub(crate) fn chroot(call: &mut Call<'_>) -> Result<u64> {
 
 pub(crate) fn fchdir(call: &mut Call<'_>) -> Result<u64> {
     let [number, ..] = call.arguments();
-    let description = call.process.description(number)?;
+    let description = call.process.descriptors.description(number)?;
     match &description.object {
         Object::Directory { node } => {
             let node = call.process.files.lock().enter(*node, b"")?.here(Errno::EACCES)?;

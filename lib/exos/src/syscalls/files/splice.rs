@@ -26,7 +26,7 @@ pub(crate) fn splice(call: &mut Call<'_>) -> Result<u64> {
         return Ok(0);
     }
     check_flags(flags)?;
-    let (from, to) = (call.process.opened(from)?, call.process.opened(to)?);
+    let (from, to) = (call.process.descriptors.opened(from)?, call.process.descriptors.opened(to)?);
     if pipe_of(&from).is_some() && from_at != 0 || pipe_of(&to).is_some() && to_at != 0 {
         return Err(Errno::ESPIPE);
     }
@@ -51,7 +51,7 @@ pub(crate) fn tee(call: &mut Call<'_>) -> Result<u64> {
     if count == 0 {
         return Ok(0);
     }
-    let (from, to) = (call.process.opened(from)?, call.process.opened(to)?);
+    let (from, to) = (call.process.descriptors.opened(from)?, call.process.descriptors.opened(to)?);
     if !from.can_read() || !to.can_write() {
         return Err(Errno::EBADF);
     }
@@ -64,7 +64,7 @@ pub(crate) fn tee(call: &mut Call<'_>) -> Result<u64> {
 pub(crate) fn vmsplice(call: &mut Call<'_>) -> Result<u64> {
     let [number, pieces, count, flags, ..] = call.arguments();
     check_flags(flags)?;
-    let description = call.process.opened(number)?;
+    let description = call.process.descriptors.opened(number)?;
     let waits = flags & NOT_WAITING == 0 && !description.is_nonblocking();
     let Some(pipe) = pipe_of(&description) else {
         let nothing = scattered(&description, pieces, count, None, |_, _, _, _| Err(Errno::EBADF))?;

@@ -60,7 +60,7 @@ fn meant(process: &Process, number: u64) -> Result<u64> {
 /// The number of what a descriptor of a process is open on.
 fn description(process: &Process, owner: u64, descriptor: u64) -> Result<u64> {
     if owner == process.number() {
-        return Ok(process.description(descriptor)?.number());
+        return Ok(process.descriptors.description(descriptor)?.number());
     }
     let told =
         remote_call::request(owner, &remote_request::descriptor_to_path(remote_request::DESCRIPTION, descriptor))

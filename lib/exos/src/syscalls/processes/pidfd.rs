@@ -38,7 +38,7 @@ pub(crate) fn open(call: &Call<'_>, number: u64, flags: u32) -> Result<u64> {
 
 /// The process that a descriptor is of, and whether waiting for it must not take time.
 pub(crate) fn process_of(process: &Process, number: u64) -> Result<(u64, bool)> {
-    let description = process.description(number)?;
+    let description = process.descriptors.description(number)?;
     let of: &ProcessDescriptor = description.as_kind().ok_or(Errno::EBADF)?;
     Ok((of.number, description.is_nonblocking()))
 }
@@ -60,7 +60,7 @@ fn copy_of(call: &Call<'_>, owner: u64, descriptor: u64) -> Result<u64> {
     let packed = remote_call::request(owner, &remote_request::descriptor_to_path(remote_request::COPY, descriptor))
         .map_err(|error| if error == Errno::EACCES { Errno::EPERM } else { error })?;
     let description = scm_rights::unpack(&packed).next().ok_or(Errno::EIO)??;
-    call.process.install(description, 0, true)
+    call.process.descriptors.install(description, 0, true)
 }
 
 pub(crate) fn pidfd_send_signal(call: &mut Call<'_>) -> Result<u64> {
@@ -86,7 +86,7 @@ pub(crate) fn pidfd_send_signal(call: &mut Call<'_>) -> Result<u64> {
 
 /// The process that a descriptor is of to who sends a signal: a folder of `/proc` does as well.
 fn signalled(process: &Process, number: u64) -> Result<u64> {
-    let description = process.opened(number)?;
+    let description = process.descriptors.opened(number)?;
     if let Object::Listing(folder) = &description.object {
         let named = core::str::from_utf8(&folder.path).ok().and_then(|path| path.parse().ok());
         return named.ok_or(Errno::EBADF);

@@ -179,7 +179,7 @@ fn begin_clone(call: &mut Call<'_>, exit_signal: u32, how: How) -> Result<u64> {
     if has_descriptor && how.has(linux::CLONE_THREAD) {
         return Err(Errno::EINVAL);
     }
-    if has_descriptor && call.process.descriptors.lock().room() == 0 {
+    if has_descriptor && call.process.descriptors.table.lock().room() == 0 {
         return Err(Errno::EMFILE);
     }
     let vfork = linux::CLONE_VM | linux::CLONE_VFORK;
@@ -297,8 +297,8 @@ pub(crate) fn execveat(call: &mut Call<'_>) -> Result<u64> {
         let path = if path.is_empty() { b".".as_slice() } else { &path };
         return execute(call, (path, false), arguments, environment);
     }
-    let description = call.process.description(u64::from(at as u32))?;
-    let closes = call.process.descriptors.lock().close_on_exec(u64::from(at as u32))?;
+    let description = call.process.descriptors.description(u64::from(at as u32))?;
+    let closes = call.process.descriptors.table.lock().close_on_exec(u64::from(at as u32))?;
     let name = format!("/dev/fd/{}", at as u32);
     if path.is_empty() {
         return execute(call, (name.as_bytes(), closes), arguments, environment);

@@ -109,7 +109,7 @@ pub(crate) fn membarrier(call: &mut Call<'_>) -> Result<u64> {
         (REGISTER_GLOBAL, 0) => {}
         (REGISTER, 0) => call.process.attributes.prctl.lock().wants_barriers = true,
         (BARRIER, 0) if !registered(call.process) => return Err(Errno::EPERM),
-        (BARRIER, 0) if call.process.has_threads.load(Relaxed) => barrier(call.process)?,
+        (BARRIER, 0) if call.process.descriptors.has_threads.load(Relaxed) => barrier(call.process)?,
         (BARRIER, 0) => fence(SeqCst),
         _ => return Err(Errno::EINVAL),
     }

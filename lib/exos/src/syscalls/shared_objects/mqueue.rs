@@ -75,7 +75,7 @@ pub(crate) fn mq_unlink(call: &mut Call<'_>) -> Result<u64> {
 
 /// The queue behind a descriptor, if it was opened for this.
 fn find(call: &Call<'_>, number: u64, allowed: fn(&OpenFile) -> bool) -> Result<(Used, Queue)> {
-    let description = call.process.description(number)?;
+    let description = call.process.descriptors.description(number)?;
     let queue = *description.as_kind::<Queue>().filter(|_| allowed(&description)).ok_or(Errno::EBADF)?;
     Ok((description, queue))
 }
@@ -181,7 +181,7 @@ pub(crate) fn mq_notify(call: &mut Call<'_>) -> Result<u64> {
 fn notify_by_cookie(call: &Call<'_>, number: u64, cookie_at: u64, socket: u32) -> Result<u64> {
     let cookie = usercopy::read_vec(cookie_at, COOKIE)?;
     let cookie = <[u8; COOKIE]>::try_from(cookie.as_slice()).map_err(|_| Errno::EFAULT)?;
-    let socket = call.process.description(u64::from(socket))?;
+    let socket = call.process.descriptors.description(u64::from(socket))?;
     let is_socket =
         matches!(&socket.object, Object::Other(other) if other.status().0 & linux::S_IFMT == linux::S_IFSOCK);
     let netlink = socket.as_kind::<Netlink>().ok_or(if is_socket { Errno::EINVAL } else { Errno::ENOTSOCK })?;

@@ -38,7 +38,7 @@ pub(crate) const fn is_family(family: u64) -> bool {
 
 /// `socket`, of one of these families.
 pub(crate) fn socket(call: &Call<'_>, family: u64, kind: u64, protocol: u64, flags: u32) -> Result<u64> {
-    if call.process.descriptors.lock().room() == 0 {
+    if call.process.descriptors.table.lock().room() == 0 {
         return Err(Errno::EMFILE);
     }
     if family == NETLINK {
@@ -166,7 +166,7 @@ pub(crate) fn accept(
     let named = write_name(&name_of(&accepted, from), name, name_bytes);
     let number = open(call, Arc::new(accepted), flags)?;
     if let Err(error) = named {
-        call.process.take_out(number)?.close();
+        call.process.descriptors.take_out(number)?.close();
         return Err(error);
     }
     Ok(number)

@@ -3,6 +3,7 @@
 //! set.
 
 use super::internet;
+use crate::descriptor::exported_pages;
 use crate::descriptor::file_ops::FileOps;
 use crate::descriptor::object::Event;
 use crate::descriptor::open_file::OpenFile;
@@ -65,7 +66,7 @@ pub(crate) fn socket(call: &mut Call<'_>) -> Result<u64> {
         return internet::socket(call, family, of & TYPE_MASK, protocol & 0xffff_ffff, flags);
     }
     let (kind, flags) = check_family(call)?;
-    if call.process.descriptors.lock().room() == 0 {
+    if call.process.descriptors.table.lock().room() == 0 {
         return Err(Errno::EMFILE);
     }
     open(call, Arc::new(Socket::new(kind)?), flags)
@@ -75,10 +76,10 @@ pub(crate) fn socketpair(call: &mut Call<'_>) -> Result<u64> {
     let (kind, flags) = check_family(call)?;
     let [_, _, _, to, ..] = call.arguments();
     usercopy::prepare(to, 8, true)?;
-    if call.process.descriptors.lock().room() < 2 {
+    if call.process.descriptors.table.lock().room() < 2 {
         return Err(Errno::EMFILE);
     }
-    call.process.reclaim_unused();
+    exported_pages::reclaim_unused();
     let [one, other] = Socket::pair(kind)?;
     let one = open(call, Arc::new(one), flags)?;
     let other = open(call, Arc::new(other), flags)?;
@@ -91,7 +92,7 @@ pub(crate) fn with_socket<T>(
     number: u64,
     action: impl FnOnce(&OpenFile, &Socket) -> Result<T>,
 ) -> Result<T> {
-    let description = call.process.opened(number)?;
+    let description = call.process.descriptors.opened(number)?;
     let socket = description.as_kind().ok_or(Errno::ENOTSOCK)?;
     action(&description, socket)
 }
@@ -138,7 +139,7 @@ pub(crate) fn peer_of(call: &Call<'_>, path: &[u8], kind: Kind) -> Result<(PageN
 
 pub(crate) fn bind(call: &mut Call<'_>) -> Result<u64> {
     let [number, at, bytes, ..] = call.arguments();
-    let description = call.process.opened(number)?;
+    let description = call.process.descriptors.opened(number)?;
     if let Some(socket) = internet::of(&description) {
         return internet::bind(socket, at, bytes);
     }
@@ -209,7 +210,7 @@ fn bind_abstract(call: &Call<'_>, socket: &Socket, page: PageNumber, name: &[u8]
 
 pub(crate) fn listen(call: &mut Call<'_>) -> Result<u64> {
     let [number, backlog, ..] = call.arguments();
-    if let Some(socket) = internet::of(&*call.process.opened(number)?) {
+    if let Some(socket) = internet::of(&*call.process.descriptors.opened(number)?) {
         // A negative one is a large one.
         return socket.listen(u64::from(backlog as u32)).map(|()| 0);
     }
@@ -230,7 +231,7 @@ fn is_of_no_family(at: u64, bytes: u64) -> Result<bool> {
 
 pub(crate) fn connect(call: &mut Call<'_>) -> Result<u64> {
     let [number, at, bytes, ..] = call.arguments();
-    let description = call.process.opened(number)?;
+    let description = call.process.descriptors.opened(number)?;
     if let Some(socket) = internet::of(&description) {
         return internet::connect(&description, socket, at, bytes);
     }
@@ -270,10 +271,10 @@ fn accept_with(call: &Call<'_>, flags: u32) -> Result<u64> {
     if flags & !(linux::O_CLOEXEC | linux::O_NONBLOCK) != 0 {
         return Err(Errno::EINVAL);
     }
-    if call.process.descriptors.lock().room() == 0 {
+    if call.process.descriptors.table.lock().room() == 0 {
         return Err(Errno::EMFILE);
     }
-    let description = call.process.opened(number)?;
+    let description = call.process.descriptors.opened(number)?;
     if let Some(socket) = internet::of(&description) {
         return internet::accept(call, (&description, socket), (name, name_bytes), flags);
     }
@@ -313,7 +314,7 @@ pub(crate) fn getpeername(call: &mut Call<'_>) -> Result<u64> {
 
 fn tell_name(call: &Call<'_>, whose: usize) -> Result<u64> {
     let [number, at, bytes_at, ..] = call.arguments();
-    let description = call.process.opened(number)?;
+    let description = call.process.descriptors.opened(number)?;
     if let Some(socket) = internet::of(&description) {
         return internet::tell_name(socket, whose as u64, at, bytes_at);
     }
@@ -335,7 +336,7 @@ pub(crate) fn shutdown(call: &mut Call<'_>) -> Result<u64> {
     if how > 2 {
         return Err(Errno::EINVAL);
     }
-    if let Some(socket) = internet::of(&*call.process.opened(number)?) {
+    if let Some(socket) = internet::of(&*call.process.descriptors.opened(number)?) {
         return socket.shut(how != 1, how != 0).map(|()| 0);
     }
     with_socket(call, number, |_, socket| {

@@ -44,7 +44,7 @@ const MOST_AT_ONCE: u64 = 1024;
 
 pub(crate) fn sendto(call: &mut Call<'_>) -> Result<u64> {
     let [number, from, count, flags, name, name_bytes] = call.arguments();
-    let description = call.process.opened(number)?;
+    let description = call.process.descriptors.opened(number)?;
     if is_of_internet(&description) {
         let data = gather_for(&description, &[[from, count]])?;
         return internet_message::send(&description, (name, name_bytes), &data, flags as u32, (0, 0))
@@ -74,7 +74,7 @@ fn gather_for(description: &OpenFile, pieces: &[[u64; 2]]) -> Result<Vec<u8>> {
 
 /// `writev`: one message.
 pub(crate) fn write_from_pieces(call: &Call<'_>, number: u64, pieces: &[[u64; 2]]) -> Result<u64> {
-    let description = call.process.opened(number)?;
+    let description = call.process.descriptors.opened(number)?;
     if is_of_internet(&description) {
         let data = gather_for(&description, pieces)?;
         return internet_message::send(&description, (0, 0), &data, 0, (0, 0)).unwrap_or(Err(Errno::EBADF));
@@ -104,7 +104,7 @@ pub(crate) fn read_into_pieces(call: &Call<'_>, number: u64, pieces: &[[u64; 2]]
     if room == 0 {
         return Ok(0);
     }
-    let description = call.process.opened(number)?;
+    let description = call.process.descriptors.opened(number)?;
     if let Some(incoming) = internet_message::receive(&description, room, 0) {
         return internet_message::scatter_incoming(incoming, pieces);
     }
@@ -187,7 +187,7 @@ fn send_to_name(
 pub(crate) fn recvfrom(call: &mut Call<'_>) -> Result<u64> {
     let [number, to, count, flags, name, name_bytes] = call.arguments();
     let flags = flags as u32;
-    let description = call.process.opened(number)?;
+    let description = call.process.descriptors.opened(number)?;
     if let Some(incoming) = internet_message::receive(&description, count, flags) {
         return internet_message::give(incoming, to, flags, (name, name_bytes));
     }
@@ -275,7 +275,7 @@ pub(crate) fn sendmmsg(call: &mut Call<'_>) -> Result<u64> {
 
 fn send_message(call: &Call<'_>, number: u64, at: u64, flags: u32) -> Result<u64> {
     let message = read_message(at)?;
-    let description = call.process.opened(number)?;
+    let description = call.process.descriptors.opened(number)?;
     if is_of_internet(&description) {
         let data = gather_for(&description, &message.pieces)?;
         let outcome = internet_message::send(&description, message.name, &data, flags, message.control);
@@ -330,7 +330,7 @@ fn pack_numbers(call: &Call<'_>, socket: u64, (from, bytes): (u64, u64), packed:
             return Err(Errno::EINVAL);
         }
         let number = usercopy::read_half(from.saturating_add(offset))?;
-        let description = call.process.description(u64::from(number))?;
+        let description = call.process.descriptors.description(u64::from(number))?;
         with_socket(call, socket, |_, socket| {
             scm_rights::share_with_heir(socket, &description);
             Ok(())
@@ -399,7 +399,7 @@ pub(crate) fn recvmmsg(call: &mut Call<'_>) -> Result<u64> {
 
 fn receive_message(call: &Call<'_>, number: u64, at: u64, flags: u32) -> Result<u64> {
     let message = read_message(at)?;
-    let description = call.process.opened(number)?;
+    let description = call.process.descriptors.opened(number)?;
     if let Some(incoming) = internet_message::receive(&description, room_of(&message.pieces), flags) {
         return internet_message::give_message(incoming, &message, at, flags);
     }
@@ -467,12 +467,12 @@ impl Control {
         let mut numbers = Vec::new();
         for description in scm_rights::unpack(rights) {
             let description = description?;
-            if numbers.len() == room || call.process.descriptors.lock().room() == 0 {
+            if numbers.len() == room || call.process.descriptors.table.lock().room() == 0 {
                 description.close();
                 self.flags |= CONTROL_TRUNCATED;
                 continue;
             }
-            match call.process.install(description, 0, flags & CLOSE_ON_EXEC != 0) {
+            match call.process.descriptors.install(description, 0, flags & CLOSE_ON_EXEC != 0) {
                 Ok(number) => numbers.push(number as u32),
                 Err(_) => self.flags |= CONTROL_TRUNCATED,
             }

@@ -46,7 +46,7 @@ const NANOSECONDS: u64 = 1_000_000_000;
 pub(crate) fn setsockopt(call: &mut Call<'_>) -> Result<u64> {
     let [number, level, option, from, bytes, _] = call.arguments();
     let name = (level as u32, option as u32);
-    if let Some(set) = internet_option::set(&*call.process.opened(number)?, name, from, bytes) {
+    if let Some(set) = internet_option::set(&*call.process.descriptors.opened(number)?, name, from, bytes) {
         return set;
     }
     with_socket(call, number, |_, socket| {
@@ -95,7 +95,7 @@ fn read_time(from: u64) -> Result<u64> {
 pub(crate) fn getsockopt(call: &mut Call<'_>) -> Result<u64> {
     let [number, level, option, to, bytes_at, _] = call.arguments();
     let name = (level as u32, option as u32);
-    if let Some(told) = internet_option::get(&*call.process.opened(number)?, name, to, bytes_at) {
+    if let Some(told) = internet_option::get(&*call.process.descriptors.opened(number)?, name, to, bytes_at) {
         return told;
     }
     with_socket(call, number, |_, socket| {

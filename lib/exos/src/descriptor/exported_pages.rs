@@ -4,13 +4,17 @@
 //! No process ever writes most pages of a pipe: such pages serve the next pipe. Invariant: a spare page is charged to
 //! the process itself, no process maps it, and none has written it since the kernel filled it with zeros.
 
-use crate::descriptor::open_file::{OpenFile, Reference};
-use crate::hw::current::process;
+use super::open_file::{OpenFile, Reference};
+use crate::hw::current::{Holds, Word, record, word};
+use crate::hw::domain::domain;
+use crate::hw::mapping::{Mapping, Mappings};
 use crate::server::client::HandedOffPage;
 use abi::page::DIRTY;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
+use runtime::lock::{Guard, Lock};
+use runtime::page::Allocator;
 use runtime::{EnvironmentId, PageNumber, area, exposed};
 
 /// Pages that are looked at for each call that might find some free: where there are more, not every call looks. A
@@ -33,6 +37,16 @@ pub struct ExportedPages {
     spare: Vec<PageNumber>,
 }
 
+impl Holds for Word<{ word::EXPORTED }> {
+    type Record = Lock<ExportedPages>;
+}
+
+/// The exported pages of the running process.
+#[inline]
+pub fn exported() -> &'static Lock<ExportedPages> {
+    record::<{ word::EXPORTED }>()
+}
+
 impl ExportedPages {
     /// Adds those of some pages that are this process's and that others have. The result is the pages that no other
     /// process has.
@@ -52,7 +66,7 @@ impl ExportedPages {
     pub fn keep_spare(&mut self, mut free: Vec<PageNumber>) -> Vec<PageNumber> {
         let room = SPARE.saturating_sub(self.spare.len());
         // What a further thread is charged for may go with it.
-        let own = EnvironmentId(process().environment());
+        let own = EnvironmentId(domain().environment());
         let is_fit = |page: &mut PageNumber| {
             let is_unwritten = |info: &exposed::Page| info.owner() == own && info.flags() & DIRTY == 0;
             exposed::page(*page).filter(is_unwritten).is_some()
@@ -127,6 +141,62 @@ impl ExportedPages {
     /// Whether no process maps a page or is going to map it.
     fn is_free(&self, page: PageNumber) -> bool {
         exposed::page(page).is_none_or(|info| info.references() == 0) && !self.on_their_way.contains_key(&page)
+    }
+}
+
+/// Gives up pages whose last user may have gone by now.
+pub fn reclaim_unused() {
+    take_out_of_use(&domain().mappings.lock(), &[]);
+}
+
+/// Takes pages out of use: they are freed when no relative maps them any more.
+pub fn lend(pages: &[PageNumber]) {
+    take_out_of_use(&domain().mappings.lock(), pages);
+}
+
+/// A holder closes a window. The last one takes the pages out of use that it shows, and those beyond it.
+pub fn unmap_and_export(window: &Mapping) {
+    let mut windows = domain().mappings.lock();
+    if !windows.has_one_holder(window) {
+        return windows.close(window);
+    }
+    let beyond = windows.beyond(window).cloned();
+    windows.close(window);
+    take_out_of_use(&windows, window.pages());
+    if let Some(beyond) = beyond {
+        take_out_of_use(&windows, beyond.pages());
+    }
+}
+
+/// Gives up those of some pages, and of all that were lent before, that no process maps. The windows stay as they
+/// are until that is done. So no thread opens a page in between by its number, whose close would find it free a
+/// second time.
+fn take_out_of_use(_windows: &Guard<'_, Mappings>, pages: &[PageNumber]) {
+    let mut exported = exported().lock();
+    let mut free = exported.add(pages);
+    free.extend(exported.poll());
+    if !free.is_empty() {
+        Allocator::own().free_many(&exported.keep_spare(free));
+    }
+}
+
+/// A pipe's pages, of which the first ones are spare ones, and how many of those there are.
+pub fn spare_for_pipe(pages: &mut [PageNumber]) -> usize {
+    exported().lock().take_spare(pages)
+}
+
+/// Gives up what is kept for the next pipe.
+pub fn give_up_spare() {
+    let _windows = domain().mappings.lock();
+    Allocator::own().free_many(&exported().lock().give_up_spare());
+}
+
+/// An open file was sent in a message: its pages stay until it was received and closed, even if no process maps
+/// them.
+pub fn note_sent(description: &OpenFile) {
+    let pages = description.object.pages();
+    if !pages.is_empty() {
+        exported().lock().note_sent(description, pages);
     }
 }
 
