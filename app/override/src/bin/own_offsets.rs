@@ -12,8 +12,8 @@ extern crate alloc;
 
 use alloc::collections::BTreeMap;
 use exos::descriptor::open_file::{Offsets, OpenFile};
-use exos::hw::current::process;
 use exos::override_tables::OverrideTables;
+use exos::process::current::process;
 
 exos::image!(OverrideTables::EXOS.with_offsets(OWN_OFFSETS));
 

@@ -64,6 +64,16 @@ pub fn thread_attributes() -> &'static ThreadAttributes {
 }
 
 impl ProcessAttributes {
+    /// Those that a process begins with that is no copy of another one, in a session of its own number.
+    pub fn new(session: u64) -> Self {
+        Self {
+            credentials: ProcessCredentials::default(),
+            limits: Lock::new(Rlimits::default()),
+            prctl: Lock::new(Attributes::default()),
+            session: AtomicU64::new(session),
+        }
+    }
+
     /// Its number and its user, as they come along with a signal that it sends.
     pub fn sender(&self) -> u64 {
         domain().number() & 0xffff_ffff | u64::from(self.credentials.lock().user.real) << 32

@@ -3,8 +3,8 @@
 //! One line says which fault it was, and where. With the option `crash` the log also gets the registers, the executable
 //! mappings of files, and a copy of the stack. The host command has the files, and makes a back trace of these.
 
-use crate::hw::current::process;
 use crate::hw::usercopy;
+use crate::process::current::process;
 use crate::process::option;
 use abi::upcall::kind;
 use alloc::format;

@@ -5,10 +5,11 @@
 
 use super::crash;
 use super::legacy_calls;
-use crate::hw::current::{process, thread, word};
+use crate::hw::current::word;
 use crate::hw::signal_frame;
 use crate::hw::usercopy;
 use crate::process::call::CallTable;
+use crate::process::current::{process, thread};
 use crate::process::{Process, cpu_placement, priority, revocation};
 use crate::signal;
 use crate::syscalls;

@@ -1,8 +1,8 @@
 //! Carries a rewriting out: a stub near the site, a private copy of the page of text with the jump in it.
 
 use super::gate::STUB_ENTRY;
-use crate::hw::current::process;
 use crate::hw::usercopy;
+use crate::process::current::process;
 use alloc::vec;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::address_map::{PAGE_MASK, PAGE_SIZE};

@@ -5,13 +5,11 @@
 //! it. So no layer needs the types of the layers above it. `process::current` fills in the words of a process.
 //!
 //! Invariants:
-//! - a word holds 0, or the address of a record of the type that [`Holds`] names for it; there is one such type for
-//!   each word, because a trait has one implementation for a type;
+//! - a word holds 0, or the address of a record of the type that [`Holds`] names for it;
+//! - a word has one such type, because a trait has one implementation for a type;
 //! - records are never freed, and fork copies the heap that they lie in: an address stays right, in a child too;
 //! - a word that is not 0 never changes.
 
-use crate::process::Process;
-use crate::process::thread::Thread;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use runtime::area::{self, Area};
@@ -27,9 +25,9 @@ pub mod word {
     pub const GIVEN_UP: usize = 2;
     /// The state of a service, where the environment runs one.
     pub const SERVICE: usize = 3;
-    /// The process.
+    /// The process (`process::current`).
     pub const PROCESS: usize = 4;
-    /// The thread.
+    /// The thread (`process::current`).
     pub const THREAD: usize = 5;
     /// The protection domain of the process.
     pub const DOMAIN: usize = 6;
@@ -71,14 +69,6 @@ pub trait Holds {
     type Record: Sync + 'static;
 }
 
-impl Holds for Word<{ word::PROCESS }> {
-    type Record = Process;
-}
-
-impl Holds for Word<{ word::THREAD }> {
-    type Record = Thread;
-}
-
 /// The record that a word leads to. There is one from the first instruction of a process on.
 #[inline]
 pub fn record<const INDEX: usize>() -> &'static <Word<INDEX> as Holds>::Record
@@ -106,23 +96,6 @@ where
     Word<INDEX>: Holds,
 {
     (INDEX, core::ptr::from_ref(record) as u64)
-}
-
-/// The process of the running environment.
-#[inline]
-pub fn process() -> &'static Process {
-    record::<{ word::PROCESS }>()
-}
-
-/// The thread that the running environment is.
-#[inline]
-pub fn thread() -> &'static Thread {
-    record::<{ word::THREAD }>()
-}
-
-/// The same in an environment that may run no thread, as the session's.
-pub fn thread_if_any() -> Option<&'static Thread> {
-    find_record::<{ word::THREAD }>()
 }
 
 /// Words in the record of a thread, which stays as long as the process.

@@ -2,8 +2,8 @@
 
 use super::environment::{EnvironmentRef, was_killed_by_session};
 use super::spare_environment::{EnvironmentParts, SpareEnvironment};
-use crate::hw::current::process;
 use crate::hw::mapping::{Mapping, PAGE_WORDS};
+use crate::process::current::process;
 use crate::upcalls::ChildInfo;
 use abi::area::PUBLIC_STATUS;
 use abi::environment::State;
@@ -146,22 +146,22 @@ impl Child {
 
     /// Tells it that its parent ends, if it wants to know.
     pub fn tell_of_parents_end(&self) {
-        let session = crate::hw::current::process().session_key;
+        let session = crate::process::current::process().session_key;
         let signal = self.public.words()[public::DEATH_SIGNAL].load(Acquire) as u32;
         let information =
-            unix_core::signal::pending::from_user(signal, crate::hw::current::process().attributes.sender());
+            unix_core::signal::pending::from_user(signal, crate::process::current::process().attributes.sender());
         if signal != 0 {
             let _ = crate::signal::send(session, self.made.number, self.public.pages()[1], &information);
         }
         if signal == linux::SIGKILL {
-            let server = crate::hw::current::process().server;
+            let server = crate::process::current::process().server;
             let _ = crate::server::client::signal(server, self.number(), &information);
         }
     }
 
     /// Takes back what it was made of, and notes which pages it wrote and touched: the next child will do so, too.
     pub fn reap(self) {
-        let process = crate::hw::current::process();
+        let process = crate::process::current::process();
         if self.is_adopted {
             return process.mappings.lock().close(&self.public);
         }
@@ -186,7 +186,7 @@ impl Child {
 
     /// Takes back what it was made of.
     pub fn recycle(mut self) {
-        let process = crate::hw::current::process();
+        let process = crate::process::current::process();
         let copies = core::mem::take(&mut self.heap_pages);
         process.retain_parts(self, &copies);
         process.keep_copies(&copies);

@@ -1,12 +1,32 @@
-//! The running process: its words in the area of its environment.
+//! The running process and thread, and the words in the area of their environment that lead to their parts.
 //!
 //! Invariant: an environment has all words of its process and thread, or none ([`hw::current`](crate::hw::current)).
 
 use super::Process;
 use super::thread::Thread;
-use crate::hw::current::{value, word};
+use crate::hw::current::{Holds, Word, record, value, word};
 use core::sync::atomic::Ordering::Release;
 use runtime::area::Area;
+
+impl Holds for Word<{ word::PROCESS }> {
+    type Record = Process;
+}
+
+impl Holds for Word<{ word::THREAD }> {
+    type Record = Thread;
+}
+
+/// The process of the running environment. There is one from the first instruction of its life on: see [`adopt`].
+#[inline]
+pub fn process() -> &'static Process {
+    record::<{ word::PROCESS }>()
+}
+
+/// The thread that the running environment is.
+#[inline]
+pub fn thread() -> &'static Thread {
+    record::<{ word::THREAD }>()
+}
 
 /// How many words lead to the parts of a process and of a thread.
 pub const WORDS: usize = 16;

@@ -7,7 +7,7 @@
 //! that could break it (`protocol::PROGRAMS`), and empties the handle cache of a file before any process writes the
 //! file. The dcache tells where a path leads and who may execute it.
 
-use crate::hw::current::process;
+use crate::process::current::process;
 use crate::process::proc_links::walk;
 use crate::server::client::{Client, Opened, OpenedProgram, PrefaultSet};
 use alloc::sync::Arc;

@@ -5,8 +5,8 @@
 //! program says that no other process uses them.
 
 use super::thread::Thread;
-use crate::hw::current::{process, thread};
 use crate::hw::usercopy;
+use crate::process::current::{process, thread};
 use crate::process_table;
 use crate::server::client::futex_wakes;
 use crate::wait::{self, LastCpu, WakeReason};

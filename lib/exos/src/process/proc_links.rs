@@ -1,7 +1,7 @@
 //! Walking a path out of the server's file system and back into it: links below `/proc` lead to paths and to nodes
 //! that only the process itself knows.
 
-use crate::hw::current::process;
+use crate::process::current::process;
 use crate::server::client::{Client, Found};
 use crate::upcalls::upcalls;
 use linux_abi::errno::{Errno, Result};

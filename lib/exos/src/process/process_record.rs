@@ -91,8 +91,9 @@ impl Lists {
 /// What replaced operations keep for themselves, by its type.
 pub type Extensions = BTreeMap<TypeId, Box<dyn Any + Send>>;
 
-/// A process: a protection domain, and what Unix adds. Locks are taken in the order of `doc/exos/locks-and-lifecycle.md`;
-/// none is held while the process waits.
+/// A process: a protection domain, and what Unix adds. The parts that layers below work on have words of their own
+/// (`process::current`). Locks are taken in the order of `doc/exos/locks-and-lifecycle.md`; none is held while the
+/// process waits.
 #[derive(Debug)]
 pub struct Process {
     /// Its protection domain.

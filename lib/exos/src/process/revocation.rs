@@ -10,7 +10,7 @@
 
 use super::process_record::Process;
 use crate::descriptor::exported_pages;
-use crate::hw::current::{process, thread};
+use crate::process::current::{process, thread};
 use abi::budget::Resource;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use runtime::area::Area;

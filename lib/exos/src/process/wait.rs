@@ -4,7 +4,7 @@
 //! state of the first few children reports even those that were destroyed. The clock serves for the rest.
 
 use super::children::{Child, Children};
-use crate::hw::current::process;
+use crate::process::current::process;
 use crate::wait;
 use abi::environment::State;
 use alloc::vec::Vec;

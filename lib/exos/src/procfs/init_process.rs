@@ -4,7 +4,7 @@
 //! descriptors are the console. It has no mappings of a process.
 
 use super::{DIRECTORY, Entry, FILE, LINK, machine_entry, named, namespaces, pid_any, pid_self};
-use crate::hw::current::process;
+use crate::process::current::process;
 use crate::process_table::ProcessInfo;
 use alloc::format;
 use alloc::string::{String, ToString};

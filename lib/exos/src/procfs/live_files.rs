@@ -5,8 +5,8 @@
 
 use super::process_memory::{read_memory, write_memory};
 use crate::descriptor::object::InPlace;
-use crate::hw::current::process;
 use crate::hw::usercopy;
+use crate::process::current::process;
 use crate::signal::remote_call;
 use alloc::vec::Vec;
 use linux_abi::address_map::{PAGE_SIZE, PROGRAM_END};

@@ -1,7 +1,7 @@
 //! `/proc/self/maps`: the areas of the program's memory.
 
-use crate::hw::current::process;
 use crate::loader::vdso;
+use crate::process::current::process;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;

@@ -32,8 +32,8 @@ pub(crate) use writable::write;
 
 use crate::descriptor::object::{InPlace, Listing, Object, Text};
 use crate::descriptor::open_file::OpenFile;
-use crate::hw::current::{process, thread};
 use crate::pipe::Side;
+use crate::process::current::{process, thread};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;

@@ -3,7 +3,7 @@
 
 use crate::descriptor::object::Object;
 use crate::descriptor::open_file::OpenFile;
-use crate::hw::current::process;
+use crate::process::current::process;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use unix_core::server::protocol::FOLLOW;

@@ -2,7 +2,7 @@
 //! record of its environment, where it cannot lie.
 
 use super::smaps;
-use crate::hw::current::process;
+use crate::process::current::process;
 use crate::process::thread::Thread;
 use crate::process_table::{ProcessInfo, is_runnable};
 use crate::terminal;

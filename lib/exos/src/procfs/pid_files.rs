@@ -3,7 +3,7 @@
 //! A fixed text is what Linux writes for a process that does not use the facility.
 
 use super::{DIRECTORY, Entry, FILE, LINK, maps, mountinfo, named, reachable};
-use crate::hw::current::process;
+use crate::process::current::process;
 use alloc::format;
 use alloc::string::String;
 use core::sync::atomic::Ordering::Relaxed;

@@ -5,8 +5,8 @@ use super::{
     read_descriptor, smaps, writable,
 };
 use crate::descriptor::object::Object;
-use crate::hw::current::process;
 use crate::hw::usercopy;
+use crate::process::current::process;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;

@@ -3,8 +3,8 @@
 //! The library of the process that has the memory copies it, as an answer to a request that the server permits.
 
 use crate::budget;
-use crate::hw::current::process;
 use crate::hw::usercopy;
+use crate::process::current::process;
 use crate::signal::remote_call;
 use alloc::vec::Vec;
 use linux_abi::address_map::{PAGE_MASK, PAGE_SIZE};

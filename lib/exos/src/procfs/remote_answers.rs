@@ -3,7 +3,7 @@
 
 use super::{truncate_notify, writable};
 use crate::descriptor::sockets::scm_rights;
-use crate::hw::current::process;
+use crate::process::current::process;
 use crate::process::resource_limits::set_limit;
 use crate::process::{Process, change_own, subreaper};
 use alloc::vec::Vec;

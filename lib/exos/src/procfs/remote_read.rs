@@ -4,7 +4,7 @@
 //! far as any file of that one.
 
 use super::{Entry, ForeignDescriptor, own_entry, read_descriptor, remote_answers};
-use crate::hw::current::process;
+use crate::process::current::process;
 use crate::signal::remote_call::{TEXT, ask_path};
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -2,7 +2,7 @@
 //! Proportions are of those who map a page as far as the kernel counts them.
 
 use super::maps;
-use crate::hw::current::process;
+use crate::process::current::process;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;

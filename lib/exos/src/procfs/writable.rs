@@ -4,8 +4,8 @@
 //! A value in a file of another process becomes a request to that process. Name and login are a process's own alone.
 
 use super::init_process::NUMBER;
-use crate::hw::current::process;
 use crate::hw::usercopy;
+use crate::process::current::process;
 use crate::process::thread::Thread;
 use crate::signal::remote_call;
 use alloc::format;

@@ -46,6 +46,21 @@ pub fn signal_state() -> &'static SignalState {
 }
 
 impl SignalState {
+    /// That of a process with this mailbox, whose parent is `parent`.
+    pub fn new(mailbox: Mailbox, parent: u64) -> Self {
+        Self {
+            actions: Lock::new(Actions::default()),
+            page: mailbox.letters(),
+            second: SecondQueue::default(),
+            mailbox: Lock::new(mailbox),
+            parent_mailbox: Lock::new(None),
+            parent: AtomicU64::new(parent),
+            exit_signal: AtomicU32::new(0),
+            stopped: AtomicU64::new(0),
+            next_timer: AtomicU64::new(0),
+        }
+    }
+
     /// Signals for the process.
     #[inline]
     pub fn inbox(&self) -> Inbox<'_> {

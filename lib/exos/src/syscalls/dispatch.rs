@@ -1,9 +1,9 @@
 //! From registers to a call and back.
 
-use crate::hw::current::process;
 use crate::hw::usercopy;
 use crate::process::call::make_again;
 pub use crate::process::call::{Call, NUMBERS, Operation, Operations, quick};
+use crate::process::current::process;
 use crate::process::{Process, option};
 use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};
@@ -83,7 +83,7 @@ pub fn perform(context: &mut Context) {
 #[cold]
 fn traced(call: &mut Call<'_>) {
     let number = call.number();
-    let thread = crate::hw::current::thread().shown_number();
+    let thread = crate::process::current::thread().shown_number();
     let text = trace_format::call(number, call.arguments(), read_argument);
     if matches!(number as u32, linux::__NR_exit | linux::__NR_exit_group) {
         runtime::log_line!("[pid {thread}] {text} = ?");

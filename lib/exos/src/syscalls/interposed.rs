@@ -1,9 +1,9 @@
 //! Calls that a preloaded object replaces: where there is one, the process works by a table in which every entry is
 //! [`operation`].
 
-use crate::hw::current::process;
 use crate::hw::preload_abi::{self, PreloadedCall};
 use crate::process::call::{Call, NUMBERS, Operation, Operations};
+use crate::process::current::process;
 use crate::process::interpose::Functions;
 use linux_abi::errno::{Errno, Result};
 

@@ -4,8 +4,8 @@
 //! the long way for all its calls; others pay one load in the long way. `getpid` at a site that ExOS has rewritten is
 //! answered before the check.
 
-use crate::hw::current::{process, thread};
 use crate::process::call::Call;
+use crate::process::current::{process, thread};
 use crate::process::exit;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::errno::{Errno, Result};

@@ -4,9 +4,9 @@
 //! the pages with their own library's data, which stay their parent's for the next child (`process::fork`). Others have
 //! what it sent them.
 
-use crate::hw::current::process;
 use crate::hw::mapping::Mapping;
 use crate::process::children::Child;
+use crate::process::current::process;
 use crate::process::process_record::Process;
 use crate::server::client::{HandedOffPage, TakingOver};
 use abi::budget::Resource;

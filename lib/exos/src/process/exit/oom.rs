@@ -6,7 +6,7 @@
 //! the spot, and what it had is seen to as when the kernel destroys it.
 
 use crate::budget;
-use crate::hw::current::process;
+use crate::process::current::process;
 use crate::process::exit;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use linux_raw_sys::general as linux;

@@ -8,8 +8,8 @@
 //! and of those above it. A process that lies gives away only its own children. A process that the kernel destroys asks
 //! for no adoption.
 
-use crate::hw::current::process;
 use crate::process::children::Child;
+use crate::process::current::process;
 use crate::process::environment::EnvironmentRef;
 use crate::process_table::{self, ProcessInfo, ProcessTable};
 use crate::signal::remote_call;

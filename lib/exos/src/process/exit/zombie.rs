@@ -4,8 +4,8 @@
 //! what its maker made for it are useless, unless the next child is made of them. Invariant, of a child that is marked
 //! so: it is found by its number, as before, and destroyed for good by the thread that waits for it.
 
-use crate::hw::current::process;
 use crate::process::children::Child;
+use crate::process::current::process;
 use crate::process::environment::{EnvironmentRef, make_zombie, under_list};
 use crate::process::process_record::Process;
 use crate::process::spare_environment::reclaim_mailbox;

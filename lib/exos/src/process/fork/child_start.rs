@@ -1,18 +1,18 @@
 //! How a process begins: the first one from what the session wrote, every other as a copy of its parent.
 
-use crate::attributes::{ProcessAttributes, ProcessCredentials};
+use crate::attributes::ProcessAttributes;
 use crate::descriptor::exported_pages::ExportedPages;
 use crate::descriptor::fd_pins::{Descriptors, FdPins};
 use crate::descriptor::object::Object;
 use crate::descriptor::open_file::{OpenFile, OpenFileTable};
 use crate::hw::cpu_time::Transferred;
-use crate::hw::current::{process, thread, word};
+use crate::hw::current::word;
 use crate::hw::domain::Domain;
 use crate::hw::mapping::Mappings;
 use crate::hw::page_tables::PageTables;
 use crate::hw::{fpu, library_image};
 use crate::process::children::Children;
-use crate::process::current::adopt;
+use crate::process::current::{adopt, process, thread};
 use crate::process::fork::Options;
 use crate::process::futex::Futexes;
 use crate::process::process_record::{Lists, Memory, Process, Program, option};
@@ -28,7 +28,7 @@ use crate::process::call::{CallTable, Summary};
 use crate::process::environment::SESSION_SLOT;
 use crate::process::image;
 use crate::server::client::Client;
-use crate::signal::{self, Actions, ExpiryTimers, Mailbox, SecondQueue, SignalState};
+use crate::signal::{self, ExpiryTimers, Mailbox, SignalState};
 use crate::terminal::{Screen, Terminal};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -50,8 +50,6 @@ use unix_core::ipc::attachments::Holdings;
 use unix_core::process::credentials::Credentials;
 use unix_core::process::exit_status::Status;
 use unix_core::process::fs_context::FsContext;
-use unix_core::process::prctl_state::Attributes;
-use unix_core::process::rlimits::Rlimits;
 use unix_core::process::rusage::Rusage;
 use unix_core::session::{command, first_process};
 use unix_core::signal::timer::Timers;
@@ -429,29 +427,14 @@ pub(in crate::process) fn make_first(words: &[u64], thread: &'static Thread) -> 
         spawn_cache: Lock::new(SpawnCache::default()),
         children: Lock::new(Children::default()),
         threads: Lock::new(vec![thread]),
-        signal: SignalState {
-            actions: Lock::new(Actions::default()),
-            page: mailbox.letters(),
-            second: SecondQueue::default(),
-            mailbox: Lock::new(mailbox),
-            parent_mailbox: Lock::new(None),
-            parent: AtomicU64::new(parent),
-            exit_signal: AtomicU32::new(0),
-            stopped: AtomicU64::new(0),
-            next_timer: AtomicU64::new(0),
-        },
+        signal: SignalState::new(mailbox, parent),
         program: Lock::new(Program::default()),
         descriptors: Descriptors::new(&image.tables.offsets),
         fs: Lock::new(FsContext { directory: ROOT, below_proc: None, mask: 0o022 }),
         ended: Lock::new(Rusage::default()),
         moved_by_ended: Lock::default(),
         holdings: Lock::new(Holdings::default()),
-        attributes: ProcessAttributes {
-            credentials: ProcessCredentials::default(),
-            limits: Lock::new(Rlimits::default()),
-            prctl: Lock::new(Attributes::default()),
-            session: AtomicU64::new(number),
-        },
+        attributes: ProcessAttributes::new(number),
         memory: Lock::new(Memory::default()),
         files: Lock::new(Client::new(EnvironmentId(words[first_process::SERVER_WORD]))),
         records: Lock::new(OpenFileTable::default()),

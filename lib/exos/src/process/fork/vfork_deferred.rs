@@ -13,10 +13,11 @@
 //! - `getpid` returns the child's number.
 //! - Calls go by a table of their own, and change nothing but memory.
 
-use crate::hw::current::{process, thread, word};
+use crate::hw::current::word;
 use crate::hw::fpu;
 use crate::process::call::make_again;
 use crate::process::children::Child;
+use crate::process::current::{process, thread};
 use crate::process::exec::ExecRequest;
 use crate::process::fork::{self, Options};
 use crate::process::process_record::Process;

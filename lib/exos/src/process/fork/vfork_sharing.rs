@@ -10,9 +10,9 @@
 //! fills it, the parent empties it, as often as it takes.
 
 use crate::descriptor::exported_pages;
-use crate::hw::current::process;
 use crate::hw::mapping::Mapping;
 use crate::hw::usercopy;
+use crate::process::current::process;
 use crate::process::process_record::Process;
 use crate::wait;
 use abi::environment::State;

@@ -1,8 +1,8 @@
 //! The account of a process: what each of its threads has used, and where its parent reads it.
 
 use crate::hw::cpu_time::Transferred;
-use crate::hw::current::process;
 use crate::process::cost;
+use crate::process::current::process;
 use crate::process::process_record::{Process, option};
 use crate::process::thread::Thread;
 use crate::signal::process_clock::ran;

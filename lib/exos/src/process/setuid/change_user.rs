@@ -6,7 +6,7 @@
 //! to the mailbox of another user would let it send any signal.
 
 use crate::budget;
-use crate::hw::current::process;
+use crate::process::current::process;
 use crate::process::process_record::Process;
 use crate::server::client;
 use alloc::vec::Vec;

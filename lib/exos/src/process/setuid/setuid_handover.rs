@@ -9,9 +9,9 @@
 
 use crate::descriptor::fd_pins::Used;
 use crate::descriptor::sockets::scm_rights;
-use crate::hw::current::{process, thread};
 use crate::hw::mapping::Mapping;
 use crate::process::Process;
+use crate::process::current::{process, thread};
 use crate::process::environment::was_killed_by_session;
 use crate::process::exec::{ExecRequest, forget_old_program};
 use crate::process::exec_file::ExecFile;

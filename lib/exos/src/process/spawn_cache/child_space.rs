@@ -1,9 +1,9 @@
 //! Address space of a child in which no program runs, as its parent edits and reads it (`vm::spawn_cache`).
 
-use crate::hw::current::process;
 use crate::hw::env_create;
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::hw::page_tables::{PageTables, TableEditor, link_common};
+use crate::process::current::process;
 use abi::limits::MAP_ROWS;
 use abi::memory_map::LIBRARY_BASE;
 use abi::page_table::MapRow;

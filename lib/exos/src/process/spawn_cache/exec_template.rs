@@ -5,9 +5,9 @@
 //! (`vm::spawn_cache`). Left to do is to fill the pages that the program may write. Invariant: no template is used for
 //! a program whose file has changed, or of which programs touch other pages.
 
-use crate::hw::current::process;
 use crate::hw::library_image::copy_pages;
 use crate::hw::mapping::{Mapping, Mappings};
+use crate::process::current::process;
 use crate::process::exec::{ExecPlan, LoadedLayout, lay_out};
 use crate::process::exec_file::ElfFile;
 use crate::server::client::PrefaultSet;

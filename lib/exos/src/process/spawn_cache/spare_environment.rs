@@ -10,13 +10,12 @@
 //!
 //! Gain: fork 221,000 to 146,000 instructions (decision 0015).
 
-use crate::hw::current::{process, thread};
 use crate::hw::env_create::create_of_parts;
 use crate::hw::mapping::{Mapping, Mappings, PAGE_WORDS};
 use crate::hw::page_tables::{PageTables, TableEditor};
 use crate::process::child_space::{self, SpareSpace, TableViews, fresh_tables};
 use crate::process::child_start::{self, ChildMemory};
-use crate::process::current;
+use crate::process::current::{self, process, thread};
 use crate::process::environment::{
     self, BORROWED_SLOT, EnvironmentBuilder, EnvironmentRef, GUARD, StartInfo, give_keys,
 };

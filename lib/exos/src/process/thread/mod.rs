@@ -7,9 +7,9 @@ pub mod thread_create;
 pub mod thread_credentials;
 
 use crate::attributes::ThreadAttributes;
-use crate::hw::current::process;
 use crate::hw::domain::domain;
 use crate::hw::thread_context::ThreadContext;
+use crate::process::current::process;
 use crate::process::futex::Waiter;
 use crate::signal::ThreadSignals;
 use crate::upcalls::EachThread;
@@ -91,7 +91,7 @@ impl Thread {
 
     /// Its name.
     pub fn name(&self) -> Vec<u8> {
-        let process = crate::hw::current::process();
+        let process = crate::process::current::process();
         if process.is_first(self) {
             return process.program.lock().name.clone();
         }
@@ -101,7 +101,7 @@ impl Thread {
 
     /// Gives it a name of 15 bytes at most; that of the first thread everybody sees.
     pub fn set_name(&self, name: Vec<u8>) {
-        let process = crate::hw::current::process();
+        let process = crate::process::current::process();
         if process.is_first(self) {
             return process.set_name(name);
         }

@@ -4,9 +4,10 @@
 //! its own. The next clone reclaims the parts of threads that ended.
 
 use crate::budget;
-use crate::hw::current::{area_at, process, thread, word};
+use crate::hw::current::{area_at, word};
 use crate::hw::{env_create, fpu, usercopy};
 use crate::loader::cpu_entry;
+use crate::process::current::{process, thread};
 use crate::process::environment::{
     self, AREA_PAGES, EnvironmentRef, StartInfo, area_words, parts_of_area, write_words,
 };

@@ -7,7 +7,7 @@
 
 use super::Thread;
 use crate::attributes::Turn;
-use crate::hw::current::thread;
+use crate::process::current::thread;
 use crate::process::process_record::Process;
 use crate::process::{change_user, child_start};
 use alloc::vec::Vec;

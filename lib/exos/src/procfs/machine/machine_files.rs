@@ -214,7 +214,7 @@ fn open_files() -> String {
         Ok(Entry::Directory(names)) => names.len(),
         _ => 0,
     };
-    let own = crate::hw::current::process();
+    let own = crate::process::current::process();
     let others = crate::process_table::all().into_iter().filter(|other| other.number != own.number());
     let sum = others.map(|other| count(other.number)).sum::<usize>() + own.descriptors.table.lock().iter().count();
     format!("{sum}\t0\t1048576\n")

@@ -2,7 +2,7 @@
 //! the sockets of the Internet, and of the Unix-domain sockets those that have names.
 
 use super::net_card;
-use crate::hw::current::process;
+use crate::process::current::process;
 use alloc::format;
 use alloc::string::String;
 use unix_core::procfs::net_counters::{self, Sockets};

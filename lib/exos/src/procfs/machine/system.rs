@@ -1,8 +1,8 @@
 //! Files of `/proc` that tell of the whole machine.
 
 use super::{cpuinfo, disks, net};
-use crate::hw::current::process;
 use crate::hw::entropy;
+use crate::process::current::process;
 use crate::procfs::mountinfo;
 use alloc::format;
 use alloc::string::String;

@@ -1,9 +1,9 @@
 //! Calls on futexes.
 
 use super::poll::duration;
-use crate::hw::current::thread;
 use crate::hw::usercopy;
 use crate::process::call::Call;
+use crate::process::current::thread;
 use crate::process::futex::{self, ANY, Requeue};
 use crate::process::thread::Thread;
 use crate::process_table;

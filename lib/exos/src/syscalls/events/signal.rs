@@ -1,10 +1,10 @@
 //! Calls on signals.
 
 use super::poll::duration;
-use crate::hw::current::thread;
 use crate::hw::usercopy;
 use crate::process::call::Call;
 use crate::process::child_start;
+use crate::process::current::thread;
 use crate::process_table;
 use crate::signal::{self, Action};
 use crate::wait::{self, WakeReason};

@@ -1,10 +1,10 @@
 //! Calls on time: all of it is read from the time stamp counter, without a crossing.
 
 use super::poll::duration;
-use crate::hw::current::process;
 use crate::hw::usercopy;
 use crate::process::call::Call;
 use crate::process::cpu_time::own_time;
+use crate::process::current::process;
 use crate::process_table;
 use crate::signal::process_clock::{ran, wall_clock};
 use crate::wait::{self, WakeReason};
@@ -209,7 +209,7 @@ pub(crate) const fn can_wait(which: u64) -> bool {
 /// Whether a clock is that of the time which the calling thread computes, by its number: no thread sleeps by it.
 fn is_of_own_thread(which: u64) -> bool {
     const OF_THREAD: i32 = 4;
-    let (which, own) = (which as i32, crate::hw::current::thread().shown_number());
+    let (which, own) = (which as i32, crate::process::current::thread().shown_number());
     let number = !(which >> 3);
     which < 0 && which & OF_THREAD != 0 && (number == 0 || number as u64 == own)
 }

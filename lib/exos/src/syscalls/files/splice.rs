@@ -212,7 +212,7 @@ fn fill_from_stream(
 /// Bytes of a file from a place on; `EINVAL` of what has no places.
 pub(crate) fn bytes_of(from: &OpenFile, start: u64, count: u64) -> Result<Vec<u8>> {
     match &from.object {
-        Object::File { node } => crate::hw::current::process().files.lock().read(*node, start, count as usize),
+        Object::File { node } => crate::process::current::process().files.lock().read(*node, start, count as usize),
         Object::Text(text) => {
             let rest = text.bytes.get(start as usize..).unwrap_or_default();
             Ok(rest[..rest.len().min(count as usize)].to_vec())

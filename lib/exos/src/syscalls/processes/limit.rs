@@ -1,10 +1,10 @@
 //! Calls on what a process may use, and on what it has used.
 
 use crate::descriptor::file_room::file_room;
-use crate::hw::current::thread;
 use crate::hw::usercopy;
 use crate::process::Process;
 use crate::process::call::Call;
+use crate::process::current::thread;
 use crate::process::resource_limits::set_limit;
 use crate::signal::remote_call;
 use linux_abi::errno::{Errno, Result};

@@ -1,10 +1,10 @@
 //! Calls by which a process says how it wants to be treated: `prctl` and `personality`.
 
 use super::capability;
-use crate::hw::current::thread;
 use crate::hw::usercopy;
 use crate::process::Process;
 use crate::process::call::Call;
+use crate::process::current::thread;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::prctl as operation;

@@ -3,9 +3,9 @@
 use super::limit::check_processes;
 use super::pidfd;
 use crate::descriptor::object::Object;
-use crate::hw::current::thread;
 use crate::hw::usercopy;
 use crate::process::call::Call;
+use crate::process::current::thread;
 use crate::process::fork::{self, Options};
 use crate::process::vfork_sharing::SharedMemoryLink;
 use crate::process::wait::{self, Wanted, Which};

@@ -1,9 +1,9 @@
 //! Calls on priorities, scheduling policies and CPUs: see `process::attributes` for what they mean here.
 
-use crate::hw::current::thread;
 use crate::hw::usercopy;
 use crate::process::call::Call;
 use crate::process::cpu_placement::{self, machine};
+use crate::process::current::thread;
 use crate::process::thread::Thread;
 use crate::process::{change_own, priority};
 use crate::process_table::{self, ProcessInfo};
