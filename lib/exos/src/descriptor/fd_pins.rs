@@ -16,10 +16,9 @@
 use super::events::epoll::Set;
 use super::open_file::{Offsets, OpenFile};
 use crate::hw::current::{Holds, Word, record, word};
-use crate::hw::thread_context::thread_context;
 use crate::pipe::bells;
 use crate::wait;
-use crate::wait::wait_state;
+use crate::wait::{WaitState, wait_state};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ops::Deref;
@@ -27,6 +26,7 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU64};
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use runtime::area;
 use runtime::lock::{Guard, Lock};
 use unix_core::fd_table::FdTable;
 
@@ -81,7 +81,7 @@ impl FdPins {
 
     /// How other threads use a description: whether any does, and whether one works with it.
     fn of_others(&self, description: &OpenFile) -> (bool, bool) {
-        let (own, number) = (thread_context().number(), description.number());
+        let (own, number) = (area::number().0, description.number());
         let first = self.records.partition_point(|one| one.description < number);
         let uses = self.records[first..].iter().take_while(|one| one.description == number);
         uses.filter(|one| one.thread != own).fold((false, false), |(_, works), one| (true, works || !one.watches))
@@ -155,7 +155,7 @@ impl Descriptors {
 
     #[inline(never)]
     fn record_use(&self, description: &OpenFile) {
-        self.pins.lock().record(description.number(), thread_context().number(), false);
+        self.pins.lock().record(description.number(), area::number().0, false);
         wait_state().notes_uses.store(true, Relaxed);
     }
 
@@ -179,7 +179,7 @@ impl Descriptors {
         if wait_state().watches_since.load(Relaxed) == 0 {
             wait_state().watches_since.store(self.watched_closes.load(Relaxed) + 1, Relaxed);
         }
-        uses.record(description, thread_context().number(), true);
+        uses.record(description, area::number().0, true);
         wait_state().notes_uses.store(true, Relaxed);
     }
 
@@ -281,14 +281,14 @@ impl Descriptors {
         wait::kick_idle();
     }
 
-    /// The call of the running thread has ended.
+    /// The call of the running thread, whose waits these are, has ended.
     #[inline]
-    pub fn end_uses(&self) {
-        if wait_state().notes_uses.load(Relaxed) {
-            wait_state().notes_uses.store(false, Relaxed);
-            bells::ring_pending();
-            wait_state().watches_since.store(0, Relaxed);
-            let own = thread_context().number();
+    pub fn end_uses(&self, waits: &WaitState) {
+        if waits.notes_uses.load(Relaxed) {
+            waits.notes_uses.store(false, Relaxed);
+            bells::ring_pending(waits);
+            waits.watches_since.store(0, Relaxed);
+            let own = area::number().0;
             self.close_unused(|one| one.thread != own);
         }
     }
@@ -298,14 +298,14 @@ impl Descriptors {
     pub fn end_watches(&self) {
         if wait_state().watches_since.load(Relaxed) != 0 {
             wait_state().watches_since.store(0, Relaxed);
-            let own = thread_context().number();
+            let own = area::number().0;
             self.close_unused(|one| one.thread != own || !one.watches);
         }
     }
 
     /// All calls have ended, but that of the running thread, which is the last one.
     pub fn end_all_uses(&self) {
-        bells::ring_pending();
+        bells::ring_pending(wait_state());
         self.close_unused(|_| false);
     }
 

@@ -242,15 +242,15 @@ fn call_quickly(context: &mut Context) -> u32 {
     context.registers.r11 = context.frame.rflags;
     let process = process();
     let Some(operation) = process.calls.quick(context.registers.rax) else { return left::ALL };
-    let account = &thread().cpu_time;
-    account.enter_library();
-    syscalls::perform_quickly(context, process, operation);
-    match signal::left() {
+    let thread = thread();
+    thread.cpu_time.enter_library();
+    syscalls::perform_quickly(context, (process, thread), operation);
+    match signal::left(&process.signal, &thread.signals) {
         signal::PendingWork::Nothing => {}
         signal::PendingWork::Sent => return left::SENT,
         signal::PendingWork::Anything => return left::SIGNALS,
     }
-    account.leave_library();
+    thread.cpu_time.leave_library();
     left::NOTHING
 }
 
@@ -261,18 +261,19 @@ extern "C" fn return_by_gate(context: &mut Context) -> Returning {
         context.registers = Registers { rax: linux::__NR_rt_sigreturn.into(), ..Registers::default() };
         return leave(left::ALL, 0);
     }
-    let account = &thread().cpu_time;
-    account.enter_library();
-    let Ok(from) = signal::begin_return(context) else { return leave(refuse_return(context), 0) };
-    if signal::is_quiet() {
-        account.leave_library();
+    let thread = thread();
+    thread.cpu_time.enter_library();
+    let returned = signal::begin_return(context, &thread.signals);
+    let Ok(from) = returned else { return leave(refuse_return(context), 0) };
+    if signal::left(&process().signal, &thread.signals) == signal::PendingWork::Nothing {
+        thread.cpu_time.leave_library();
         return leave(left::FROM_FRAME, from);
     }
     if signal_frame::take_registers(&mut context.registers, from).is_err() {
         return leave(refuse_return(context), 0);
     }
     signal::deliver(context);
-    account.leave_library();
+    thread.cpu_time.leave_library();
     leave(left::REGISTERS, 0)
 }
 

@@ -17,8 +17,6 @@ pub struct ThreadContext {
     pub number: AtomicU64,
     /// Room for the vector registers while the CPU runs another thread.
     pub vectors: Lock<State>,
-    /// Bytes that it takes.
-    pub vector_bytes: u64,
     /// Base of FS as the program set it.
     pub segment_base: AtomicU64,
     /// What it has used.
@@ -48,12 +46,9 @@ impl ThreadContext {
     /// # Errors
     /// `ENOMEM` without room for the vector registers.
     pub fn new() -> Result<Self> {
-        let vectors = State::new()?;
-        let vector_bytes = vectors.bytes().len() as u64;
         Ok(Self {
             number: AtomicU64::new(0),
-            vectors: Lock::new(vectors),
-            vector_bytes,
+            vectors: Lock::new(State::new()?),
             segment_base: AtomicU64::new(0),
             cpu_time: CpuTime::default(),
             fault_under_lock: AtomicBool::new(false),

@@ -10,7 +10,7 @@
 use super::pipe_end::{HOLDERS_TO_READ, HOLDERS_TO_WRITE, Pipe, READERS, Side, WRITERS};
 use crate::hw::current::is_adopted;
 use crate::server::client;
-use crate::wait::wait_state;
+use crate::wait::{WaitState, wait_state};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use internet::bell::Watch;
@@ -82,10 +82,10 @@ impl Pipe {
     }
 }
 
-/// Rings what the running thread has to. The caller holds no lock.
+/// Rings what the running thread, whose waits these are, has to. The caller holds no lock.
 #[inline]
-pub(crate) fn ring_pending() {
-    if wait_state().bells.load(Relaxed) != 0 {
+pub(crate) fn ring_pending(waits: &WaitState) {
+    if waits.bells.load(Relaxed) != 0 {
         ring_now();
     }
 }

@@ -1,6 +1,6 @@
 //! The delivery of signals: which comes next, and what comes of it.
 
-use super::signal_state::signal_state;
+use super::signal_state::{SignalState, signal_state};
 use super::thread_signals::{ThreadSignals, thread_signals};
 use super::timer_expiry::timers;
 use super::{Action, IGNORE, Inbox, handler, stop};
@@ -103,10 +103,10 @@ pub enum PendingWork {
 }
 
 /// Whether there is work: a signal that comes through, a request of others, a timer that is due, a mask to restore, or
-/// what another thread decided for all. Nearly every call ends with nothing.
+/// what another thread decided for all. Nearly every call ends with nothing. `state` and `thread` are those of the
+/// running thread.
 #[inline(always)]
-pub fn left() -> PendingWork {
-    let (state, thread) = (signal_state(), thread_signals());
+pub fn left(state: &SignalState, thread: &ThreadSignals) -> PendingWork {
     let waiting = thread.pending().load(Acquire) | state.page.signals().load(Acquire);
     let others = waiting | state.stopped.load(Acquire) | state.next_timer.load(Acquire);
     let others = others | state.page.questions().load(Acquire);
@@ -124,7 +124,7 @@ pub fn left() -> PendingWork {
 /// Whether there is nothing to act on.
 #[inline(always)]
 pub fn is_quiet() -> bool {
-    left() == PendingWork::Nothing
+    left(signal_state(), thread_signals()) == PendingWork::Nothing
 }
 
 #[inline(never)]

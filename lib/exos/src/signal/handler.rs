@@ -2,10 +2,9 @@
 
 use super::Action;
 use super::deliver::{ends_by_fault, take_action};
-use super::thread_signals::thread_signals;
+use super::thread_signals::{ThreadSignals, thread_signals};
 use crate::hw::fpu;
 use crate::hw::signal_frame::{self, Parts};
-use crate::hw::thread_context::thread_context;
 use crate::hw::usercopy;
 use crate::loader::vdso;
 use crate::upcalls::upcalls;
@@ -66,7 +65,7 @@ fn put_frame(context: &Context, action: &Action, (blocked, fault): (u64, Option<
     let [_, _, size] = thread.alternate_words();
     let has_alternate = size.load(Relaxed) != 0;
     let layout = match has_alternate {
-        false => frame::lay_out(stack, false, thread_context().vector_bytes)?,
+        false => frame::lay_out(stack, false, thread.vector_bytes)?,
         true => lay_out(stack, action.has(linux::SA_ONSTACK))?,
     };
     let parts = Parts { context, blocked, restorer: action.restorer, alternate: thread.alternate_words() };
@@ -91,11 +90,12 @@ fn put_information(frame: u64, information: &Information) -> Result<()> {
 /// there.
 #[inline(never)]
 fn lay_out(stack: u64, asked: bool) -> Option<frame::Layout> {
-    let [base, flags, size] = thread_signals().alternate(stack);
+    let thread = thread_signals();
+    let [base, flags, size] = thread.alternate(stack);
     let usable = flags & u64::from(linux::SS_DISABLE | linux::SS_ONSTACK) == 0;
     let switched = asked && usable;
     let top = if switched { base.checked_add(size)? } else { stack };
-    let layout = frame::lay_out(top, switched, thread_context().vector_bytes)?;
+    let layout = frame::lay_out(top, switched, thread.vector_bytes)?;
     let overflows = |low: u64, high: u64| layout.frame() < low && stack <= high;
     if switched && layout.frame() < base
         || flags & u64::from(linux::SS_ONSTACK) != 0 && overflows(base, base.saturating_add(size))
@@ -108,14 +108,14 @@ fn lay_out(stack: u64, asked: bool) -> Option<frame::Layout> {
 /// `rt_sigreturn`: resumes the code that the handler interrupted. The frame lies where the handler's return left the
 /// stack.
 pub fn return_from_handler(context: &mut Context) -> Result<()> {
-    let from = begin_return(context)?;
+    let from = begin_return(context, thread_signals())?;
     signal_frame::take_registers(&mut context.registers, from)
 }
 
 /// The same but for the registers that the frame of an upcall does not hold: they lie in the user context at the
-/// address that is given back.
+/// address that is given back. `thread` is that of the running thread.
 #[inline(always)]
-pub fn begin_return(context: &mut Context) -> Result<u64> {
+pub fn begin_return(context: &mut Context, thread: &ThreadSignals) -> Result<u64> {
     let from = context.frame.rsp;
     let returned = signal_frame::take(from)?;
     if returned.rip > linux_abi::address_map::PROGRAM_END && !vdso::range().contains(&returned.rip) {
@@ -123,14 +123,13 @@ pub fn begin_return(context: &mut Context) -> Result<u64> {
     }
     (context.frame.rsp, context.frame.rip) = (returned.rsp, returned.rip);
     context.frame.rflags = frame::fit_flags(returned.rflags);
-    let thread = thread_signals();
     thread.set_blocked(returned.blocked);
     let [_, _, size] = thread.alternate_words();
     if size.load(Relaxed) | returned.alternate_bytes != 0 {
         restore_alternate(from, returned.rsp)?;
     }
     if returned.vectors != 0 {
-        signal_frame::load_vectors(returned.vectors, thread_context().vector_bytes)?;
+        signal_frame::load_vectors(returned.vectors, thread.vector_bytes)?;
     }
     Ok(from)
 }

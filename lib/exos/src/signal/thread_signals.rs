@@ -23,6 +23,8 @@ const AUTODISARM: u64 = 1 << 31;
 /// Signal state of a thread.
 #[derive(Debug)]
 pub struct ThreadSignals {
+    /// Bytes of vector registers in the frame of a signal.
+    pub vector_bytes: u64,
     /// Error code, trap number and address of a fault that is about to be delivered.
     pub fault: Lock<Option<[u64; 3]>>,
     /// Signals that wait.
@@ -50,9 +52,11 @@ pub fn thread_signals() -> &'static ThreadSignals {
     record::<{ word::THREAD_SIGNALS }>()
 }
 
-impl Default for ThreadSignals {
-    fn default() -> Self {
+impl ThreadSignals {
+    /// That of a thread whose vector registers take so many bytes.
+    pub fn new(vector_bytes: u64) -> Self {
         Self {
+            vector_bytes,
             fault: Lock::new(None),
             blocked: AtomicU64::new(0),
             at_end: AtomicU64::new(0),

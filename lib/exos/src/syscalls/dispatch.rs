@@ -3,7 +3,8 @@
 use crate::hw::usercopy;
 use crate::process::call::make_again;
 pub use crate::process::call::{Call, NUMBERS, Operation, Operations, quick};
-use crate::process::current::process;
+use crate::process::current::{process, thread};
+use crate::process::thread::Thread;
 use crate::process::{Process, option};
 use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};
@@ -54,10 +55,14 @@ impl Call<'_> {
 
 /// Performs a call of the quick ones.
 #[inline(always)]
-pub fn perform_quickly(context: &mut Context, process: &'static Process, operation: Operation) {
+pub fn perform_quickly(
+    context: &mut Context,
+    (process, thread): (&'static Process, &'static Thread),
+    operation: Operation,
+) {
     let mut call = Call { context, process, keep_registers: false };
     let result = operation(&mut call);
-    process.descriptors.end_uses();
+    process.descriptors.end_uses(&thread.waits);
     match result {
         Ok(value) => call.context.registers.rax = value,
         Err(error) => call.fail(call.number(), error),
@@ -76,7 +81,7 @@ pub fn perform(context: &mut Context) {
     }
     let number = call.number();
     let result = call.by(process.calls.get());
-    process.descriptors.end_uses();
+    process.descriptors.end_uses(&thread().waits);
     call.give_back(number, result);
 }
 
@@ -89,7 +94,7 @@ fn traced(call: &mut Call<'_>) {
         runtime::log_line!("[pid {thread}] {text} = ?");
     }
     let result = call.by(call.process.calls.get());
-    call.process.descriptors.end_uses();
+    call.process.descriptors.end_uses(crate::wait::wait_state());
     runtime::log_line!("[pid {thread}] {}", trace_format::finish(&text, result, read_argument));
     call.give_back(number, result);
 }

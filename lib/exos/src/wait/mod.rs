@@ -45,7 +45,7 @@ pub fn wait(terms: &[Term], deadline: Option<u64>) -> Result<WakeReason> {
 
 /// The same for terms that are made only where the thread sleeps on them.
 pub fn wait_for<T: AsRef<[Term]>>(terms: impl FnOnce() -> T, deadline: Option<u64>) -> Result<WakeReason> {
-    bells::ring_pending();
+    bells::ring_pending(wait_state());
     if !directed_yield() && !meets_signal()? {
         sleep_until_any(terms().as_ref(), deadline)?;
     }

@@ -67,8 +67,10 @@ impl Deref for Thread {
 impl Thread {
     /// The record of a thread that does not run yet.
     pub fn new() -> Result<Self> {
+        let context = ThreadContext::new()?;
+        let vector_bytes = context.vectors.lock().bytes().len() as u64;
         Ok(Self {
-            context: ThreadContext::new()?,
+            context,
             name: Default::default(),
             clear_at_end: AtomicU64::new(0),
             robust_list: AtomicU64::new(0),
@@ -80,7 +82,7 @@ impl Thread {
             is_confined: AtomicBool::new(false),
             waiter: Waiter::default(),
             waits: WaitState::default(),
-            signals: ThreadSignals::default(),
+            signals: ThreadSignals::new(vector_bytes),
         })
     }
 
