@@ -126,7 +126,8 @@ impl InternetSocket {
         Ring::new(own(page::SENT), peer[page::TAKEN].load(Acquire), own(page::LARGE_FROM))
     }
 
-    /// Whether all was read that came, nothing has ended, and no error waits. An urgent byte is announced before it comes.
+    /// Whether all was read that came, nothing has ended, and no error waits. An urgent byte is announced before it
+    /// comes.
     #[inline]
     pub(super) fn is_stream_quiet(&self) -> bool {
         let own = |index| self.word(index).load(Acquire);
