@@ -1,7 +1,7 @@
 //! ExOS, the Unix personality: a library that runs unmodified Linux x86-64 programs (DESIGN.md §5).
 //!
 //! It lives in the address space of the program it serves. Nothing here is a static that changes: the state of a
-//! process hangs from a pointer in its environment area, so that two processes can share an address space. Modules
+//! process hangs from words in its environment area, so that two processes can share an address space. Modules
 //! are named after the nouns of Unix. It is built for the machine only. What is pure stands in crates of its own
 //! (`linux-abi`, `vfs`, `vm`, `unix-core`, `program`), which the host tests. Unsafe code stays in `loader`,
 //! `entry` and `hw`.

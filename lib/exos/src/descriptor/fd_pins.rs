@@ -1,5 +1,5 @@
-//! Uses of open descriptions by calls, as `fget` and `fput` of Linux have them: the only way from a number to a
-//! description.
+//! Descriptors of a process, and uses of open descriptions by calls, as `fget` and `fput` of Linux have them: the only
+//! way from a number to a description.
 //!
 //! A call gets a [`Used`], which is recorded until the call ends. A close in another thread leaves the description to
 //! that call. A sleeper over an `epoll` set only watches the files of the set. A close takes effect for others at once,

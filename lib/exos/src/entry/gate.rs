@@ -302,8 +302,9 @@ extern "C" fn whole(context: &mut Context) {
 
 /// The rest of the way of a call that sent a signal to its own thread.
 extern "C" fn deliver_sent(context: &mut Context) {
-    signal::deliver_sent(context);
-    thread().cpu_time.leave_library();
+    let thread = thread();
+    signal::deliver_sent(context, (&process().signal, &thread.signals));
+    thread.cpu_time.leave_library();
 }
 
 /// The rest of the way of a call that finds signals to look at, or that had no room to answer a revocation.

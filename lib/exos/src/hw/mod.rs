@@ -1,5 +1,5 @@
 //! Everything that touches memory by address: the program's memory, page tables, windows onto pages that others write,
-//! and the pointer to the process. The safe faces of these are what the rest of ExOS is written against.
+//! and the words that lead to records. The safe faces of these are what the rest of ExOS is written against.
 
 pub mod bank;
 pub mod card;

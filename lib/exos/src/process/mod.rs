@@ -3,8 +3,9 @@
 //! `environment` makes the environment, `fork` copies a process, `exec` changes its program, `exit` and `wait` end
 //! it and tell its parent. A process that executes a set-id program hands over to a fresh environment
 //! (`setuid_handover`), which continues as the same process (`setuid_resume`) from the state it was left
-//! (`unix_core::process::exec_state`). What a parent caches for its next child is
-//! `spawn_cache`. All state is here, found through a pointer in the environment area.
+//! (`unix_core::process::exec_state`). What a parent caches for its next child is `spawn_cache`. The records of a
+//! process and of its threads are `process_record` and `thread`: words of the environment area lead to their parts
+//! (`current`).
 
 pub mod call;
 pub mod children;

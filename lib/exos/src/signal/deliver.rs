@@ -209,8 +209,9 @@ pub fn deliver(context: &mut Context) {
         let Some(taken) = take(signal) else { continue };
         let Taken { information, action, fault } = &taken;
         if action.is_handler() {
-            let blocked = thread_signals().take_saved_mask();
-            return handler::call(context, (signal, bit(signal)), action, (blocked, *fault), || *information);
+            let parts = (signal_state(), thread_signals());
+            let blocked = parts.1.take_saved_mask();
+            return handler::call(context, parts, (signal, bit(signal)), action, (blocked, *fault), || *information);
         }
         act(&taken);
     }
@@ -218,17 +219,18 @@ pub fn deliver(context: &mut Context) {
 }
 
 /// Delivers the signal that the call sent to its own thread, where that is the only work: to a function of the program,
-/// without the mailbox. Where it was blocked after all, or calls none, it goes the way of all signals.
+/// without the mailbox. `state` and `thread` are those of the running thread. Where it was blocked after all, or calls
+/// none, it goes the way of all signals.
 #[inline(always)]
-pub fn deliver_sent(context: &mut Context) {
-    let thread = thread_signals();
+pub fn deliver_sent(context: &mut Context, (state, thread): (&SignalState, &ThreadSignals)) {
     let Some((one, code)) = thread.take_sent() else { return };
     let blocked = thread.blocked();
     if blocked & one == 0 {
         let signal = one.trailing_zeros() + 1;
-        let action = take_action(signal);
+        let action = take_action(state, signal);
         if action.is_handler() {
-            return handler::call(context, (signal, one), &action, (blocked, None), || sent_information(one, code));
+            let information = || sent_information(one, code);
+            return handler::call(context, (state, thread), (signal, one), &action, (blocked, None), information);
         }
     }
     put_sent((one, code));
@@ -252,15 +254,15 @@ fn put_sent((one, code): (u64, i32)) {
 fn take(signal: u32) -> Option<Taken> {
     let (post, for_thread) = find(signal)?;
     let information = note(post.take(signal)?);
-    let action = take_action(signal);
+    let action = take_action(signal_state(), signal);
     let fault = if for_thread && FAULTS & bit(signal) != 0 { thread_signals().fault.lock().take() } else { None };
     Some(Taken { information, action, fault })
 }
 
 /// What the program wants done with a signal, this time.
 #[inline]
-pub(super) fn take_action(signal: u32) -> Action {
-    let mut actions = signal_state().actions.lock();
+pub(super) fn take_action(state: &SignalState, signal: u32) -> Action {
+    let mut actions = state.actions.lock();
     let action = actions.get(signal);
     if action.has(linux::SA_RESETHAND) {
         actions.reset(signal);

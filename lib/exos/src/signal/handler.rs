@@ -2,6 +2,7 @@
 
 use super::Action;
 use super::deliver::{ends_by_fault, take_action};
+use super::signal_state::SignalState;
 use super::thread_signals::{ThreadSignals, thread_signals};
 use crate::hw::fpu;
 use crate::hw::signal_frame::{self, Parts};
@@ -26,14 +27,15 @@ const FLAGS: u64 = 0x202;
 #[inline]
 pub(super) fn call(
     context: &mut Context,
+    (state, thread): (&SignalState, &ThreadSignals),
     (signal, one): (u32, u64),
     action: &Action,
     (blocked, fault): (u64, Option<[u64; 3]>),
     information: impl FnOnce() -> Information,
 ) {
-    let at = put_frame(context, action, (blocked, fault));
+    let at = put_frame(context, thread, action, (blocked, fault));
     let at = at.filter(|at| !action.has(linux::SA_SIGINFO) || put_information(*at, &information()).is_ok());
-    let Some(at) = at else { return call_for_want_of_stack(context, signal, blocked) };
+    let Some(at) = at else { return call_for_want_of_stack(context, (state, thread), signal, blocked) };
     // As on Linux a handler begins with the vector and x87 registers of a new program; the frame holds the others.
     fpu::clear();
     let registers = &mut context.registers;
@@ -42,31 +44,40 @@ pub(super) fn call(
     (context.frame.rip, context.frame.rsp) = (action.handler, at);
     context.frame.rflags = FLAGS;
     let own = if action.has(linux::SA_NODEFER) { 0 } else { one };
-    let thread = thread_signals();
     thread.set_blocked(thread.blocked() | action.mask | own);
 }
 
 /// The frame of a signal found no place: that is a fault, which cannot wait. The signal itself is lost.
 #[cold]
-fn call_for_want_of_stack(context: &mut Context, signal: u32, blocked: u64) {
+fn call_for_want_of_stack(
+    context: &mut Context,
+    (state, thread): (&SignalState, &ThreadSignals),
+    signal: u32,
+    blocked: u64,
+) {
     const FAULT: u32 = linux::SIGSEGV;
     if signal == FAULT || ends_by_fault(FAULT) {
         (upcalls().end)(Status::Killed(FAULT));
     }
     let told = Information { signal: FAULT, code: linux::SI_KERNEL as i32, ..Information::default() };
-    call(context, (FAULT, bit(FAULT)), &take_action(FAULT), (blocked, None), || told);
+    let action = take_action(state, FAULT);
+    call(context, (state, thread), (FAULT, bit(FAULT)), &action, (blocked, None), || told);
 }
 
 /// Writes the frame, each word once but for those on a fault.
 #[inline(always)]
-fn put_frame(context: &Context, action: &Action, (blocked, fault): (u64, Option<[u64; 3]>)) -> Option<u64> {
-    let thread = thread_signals();
+fn put_frame(
+    context: &Context,
+    thread: &ThreadSignals,
+    action: &Action,
+    (blocked, fault): (u64, Option<[u64; 3]>),
+) -> Option<u64> {
     let stack = context.frame.rsp;
     let [_, _, size] = thread.alternate_words();
     let has_alternate = size.load(Relaxed) != 0;
     let layout = match has_alternate {
         false => frame::lay_out(stack, false, thread.vector_bytes)?,
-        true => lay_out(stack, action.has(linux::SA_ONSTACK))?,
+        true => lay_out(thread, stack, action.has(linux::SA_ONSTACK))?,
     };
     let parts = Parts { context, blocked, restorer: action.restorer, alternate: thread.alternate_words() };
     signal_frame::put(layout, parts).ok()?;
@@ -89,8 +100,7 @@ fn put_information(frame: u64, information: &Information) -> Result<()> {
 /// The place for a frame where there is an alternate stack: on it, or on the other one; none where it does not fit
 /// there.
 #[inline(never)]
-fn lay_out(stack: u64, asked: bool) -> Option<frame::Layout> {
-    let thread = thread_signals();
+fn lay_out(thread: &ThreadSignals, stack: u64, asked: bool) -> Option<frame::Layout> {
     let [base, flags, size] = thread.alternate(stack);
     let usable = flags & u64::from(linux::SS_DISABLE | linux::SS_ONSTACK) == 0;
     let switched = asked && usable;
@@ -126,7 +136,7 @@ pub fn begin_return(context: &mut Context, thread: &ThreadSignals) -> Result<u64
     thread.set_blocked(returned.blocked);
     let [_, _, size] = thread.alternate_words();
     if size.load(Relaxed) | returned.alternate_bytes != 0 {
-        restore_alternate(from, returned.rsp)?;
+        restore_alternate(thread, from, returned.rsp)?;
     }
     if returned.vectors != 0 {
         signal_frame::load_vectors(returned.vectors, thread.vector_bytes)?;
@@ -136,8 +146,8 @@ pub fn begin_return(context: &mut Context, thread: &ThreadSignals) -> Result<u64
 
 /// The alternate stack is what the frame says, as far as it can be set while the program runs at `stack`.
 #[inline(never)]
-fn restore_alternate(from: u64, stack: u64) -> Result<()> {
+fn restore_alternate(thread: &ThreadSignals, from: u64, stack: u64) -> Result<()> {
     let wanted = usercopy::read_words::<3>(frame::alternate_at(from))?;
-    let _ = thread_signals().change_alternate(stack, wanted);
+    let _ = thread.change_alternate(stack, wanted);
     Ok(())
 }
