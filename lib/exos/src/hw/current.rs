@@ -5,10 +5,10 @@
 //! it. So no layer needs the types of the layers above it. `process::current` fills in the words of a process.
 //!
 //! Invariants:
-//! - a word holds 0, or the address of a record of the type that [`Holds`] names for it;
-//! - a word has one such type, because a trait has one implementation for a type;
+//! - a word from [`word::PROCESS`] on holds 0, or the address of a record of the type that [`Holds`] names for it;
+//! - it has one such type, because a trait has one implementation for a type;
 //! - records are never freed, and fork copies the heap that they lie in: an address stays right, in a child too;
-//! - a word that is not 0 never changes.
+//! - such a word that is not 0 never changes.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -25,7 +25,7 @@ pub mod word {
     pub const GIVEN_UP: usize = 2;
     /// The state of a service, where the environment runs one.
     pub const SERVICE: usize = 3;
-    /// The process (`process::current`).
+    /// The process (`process::current`). From here on words lead to records.
     pub const PROCESS: usize = 4;
     /// The thread (`process::current`).
     pub const THREAD: usize = 5;
@@ -75,6 +75,7 @@ pub fn record<const INDEX: usize>() -> &'static <Word<INDEX> as Holds>::Record
 where
     Word<INDEX>: Holds,
 {
+    const { assert!(INDEX >= word::PROCESS, "this word leads to no record") };
     let address = area::constant_word::<INDEX>();
     assert!(address != 0, "this environment runs no process");
     // SAFETY: the word is not 0, so that it holds the address of such a record, by the invariants above.

@@ -1,4 +1,4 @@
-//! Calls on users and groups: `process::thread_credentials` has the records, and the server keeps the truth.
+//! Calls on users and groups: `attributes::credentials` has the records, and the server keeps the truth.
 
 use crate::hw::usercopy;
 use crate::process::Process;
