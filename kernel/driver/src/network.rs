@@ -533,14 +533,14 @@ impl Card for Network {
         if self.state == State::Working { self.free.min(self.send.room() / (1 + parts)) } else { 0 }
     }
 
-    fn send<P: ExactSizeIterator<Item = Part>>(&mut self, frame: Outgoing<'_, P>) {
+    fn send<P: ExactSizeIterator<Item = Part>>(&mut self, frame: Outgoing<P>) {
         self.free = self.free.checked_sub(1).expect("there is room for the frame");
         let place = usize::from(self.places[self.free]);
         self.sends[place] = Some(Sending { token: frame.token, since: self.now });
         let at = place * SEND_BYTES;
-        self.memory.write(at, &header_of(&frame.offload, frame.header.len()));
-        self.memory.write(at + HEADER, frame.header);
-        let head = self.memory.segment(at, HEADER + frame.header.len(), Direction::ToDevice);
+        self.memory.write(at, &header_of(&frame.offload, frame.header.length()));
+        self.memory.write_piece(at + HEADER, &frame.header);
+        let head = self.memory.segment(at, HEADER + frame.header.length(), Direction::ToDevice);
         let part = |segment: Segment| core::iter::once(Part::from(segment));
         let count = frame.parts.len() + 1;
         self.largest = self.largest.max(frame.parts.len());

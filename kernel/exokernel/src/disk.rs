@@ -258,7 +258,7 @@ impl Kernel {
         disk::with(number, |disk| disk.submit(order, parts));
     }
 
-    pub(crate) fn pin(&mut self, page: PageNumber) -> Pinned {
+    pub(crate) fn pin(&self, page: PageNumber) -> Pinned {
         self.memory.pin(page).expect("the page was checked")
     }
 

@@ -9,6 +9,7 @@
 
 use crate::cost;
 use crate::kernel::{Kernel, Outcome, refuse};
+use crate::packet_filter::Network;
 use crate::packet_ring::{Dropped, Ring};
 use abi::capability::{Capability, DEVICE, Rights};
 use abi::device::kind;
@@ -71,7 +72,7 @@ fn of_card(facts: &network::Facts) -> (u64, u64, u64) {
 /// Whether an interface does what is asked for a frame.
 pub(crate) fn offers(info: &InterfaceInfo, offload: &Offload) -> bool {
     let asked = match (offload.partial, offload.segmentation) {
-        (false, _) => 0,
+        (false, _) => return true,
         (true, 0) => feature::CHECKSUM,
         (true, 1) => feature::CHECKSUM | feature::SEGMENTS_1,
         (true, _) => feature::CHECKSUM | feature::SEGMENTS_4,
@@ -99,9 +100,16 @@ impl Kernel {
     }
 
     /// A frame arrived: the filter that wins gets it into its ring. The caller wakes idle CPUs afterwards.
-    pub(crate) fn receive(&mut self, frame: &Received<'_>) {
-        let (Ok(info), Some(network)) = (open_record(frame.interface), self.network.as_deref_mut()) else { return };
-        let length: usize = frame.pieces.iter().map(machine::packet::Piece::length).sum();
+    pub(crate) fn receive(&self, frame: &Received<'_>) {
+        if let (Ok(info), Ok(network)) = (open_record(frame.interface), self.network()) {
+            let length = frame.pieces.iter().map(machine::packet::Piece::length).sum();
+            self.receive_by(info, network, frame, length);
+        }
+    }
+
+    /// A frame of so many bytes arrived by an open interface.
+    #[inline(always)]
+    pub(crate) fn receive_by(&self, info: &InterfaceInfo, network: &Network, frame: &Received<'_>, length: usize) {
         let Some(first) = frame.pieces.first() else { return };
         first.write_prefix(prefix(frame.interface, length));
         add(&info.received, 1);
@@ -118,7 +126,7 @@ impl Kernel {
         let ring = filter.ring.filter(|(page, generation)| {
             memory::info(*page).is_some_and(|info| memory::generation(info) == *generation)
         });
-        let ring = ring.and_then(|(page, _)| self.memory.get_mut::<Ring>(page));
+        let ring = ring.and_then(|(page, _)| self.memory.get::<Ring>(page));
         let outcome = match ring {
             Some(ring) => ring.deliver(frame, length, filter.tag),
             None => Err(Dropped::NoRing),

@@ -73,8 +73,12 @@ pub(crate) fn wake(cpu: usize) {
 }
 
 /// Makes every idle CPU look again.
+#[inline]
 pub(crate) fn wake_all_idle() {
-    (0..exposed::cpu_count()).for_each(wake);
+    // A CPU that runs this has no other one to wake where it is the only one.
+    if exposed::cpu_count() > 1 {
+        (0..exposed::cpu_count()).for_each(wake);
+    }
 }
 
 /// Interrupts another CPU.

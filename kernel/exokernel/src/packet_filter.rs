@@ -69,13 +69,13 @@ impl Template {
     }
 
     /// The first byte that a header has otherwise.
-    #[inline]
-    pub(crate) fn differs(&self, header: &[u8; 64]) -> Option<usize> {
-        let (words, _) = header.as_chunks::<8>();
-        let fixed = self.mask.iter().zip(&self.value);
-        let mut differing =
-            words.iter().zip(fixed).map(|(word, (mask, value))| (u64::from_le_bytes(*word) ^ value) & mask);
-        first_byte(&mut differing)
+    #[inline(always)]
+    pub(crate) fn differs(&self, header: [u64; 8]) -> Option<usize> {
+        let differing = |index: usize| (header[index] ^ self.value[index]) & self.mask[index];
+        // One branch for the header that is as it should be.
+        let all = differing(0) | differing(1) | differing(2) | differing(3);
+        let all = all | differing(4) | differing(5) | differing(6) | differing(7);
+        if all == 0 { None } else { first_byte(&mut (0..8).map(differing)) }
     }
 
     /// Whether it fixes any bit of a byte.
@@ -101,7 +101,7 @@ fn first_byte(words: &mut impl Iterator<Item = u64>) -> Option<usize> {
 /// A node of the tree.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Filter {
-    number: u64,
+    pub(crate) number: u64,
     /// It is installed, and not being removed.
     live: bool,
     /// Its part in the classifier.
@@ -221,7 +221,7 @@ fn storage(memory: &mut machine::boot_memory::BootMemory<'_>, sizes: &Sizes) -> 
 
 impl Network {
     /// The record of the filter that wins a frame whose prefix was written.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn winner(&self, frame: &Piece) -> Option<usize> {
         let answer = self.arena.classify(self.classifier.entry(), frame, self.classifier.words());
         let found = self.classifier.resolve(answer)?;

@@ -8,14 +8,15 @@ use crate::budget;
 use crate::cost;
 use crate::environment::Environment;
 use crate::kernel::{Kernel, Outcome, refuse};
+use crate::packet_filter::Network;
 use crate::packet_ring::Ring;
-use crate::packet_send::{BAD_SEGMENT, Order, Segment, read_segment};
+use crate::packet_send::{BAD_SEGMENT, FRAME, Order, Segment};
 use abi::budget::Resource;
-use abi::interface::InterfaceInfo;
 use abi::limits::{DEVICE_PINS, INTERFACES, SEND_SEGMENTS};
 use abi::{EnvironmentId, Error, KeyIndex, PageNumber};
+use core::cell::Cell;
 use core::sync::atomic::Ordering;
-use driver::network::{self, SENDS};
+use driver::network::{self as cards, SENDS};
 use machine::boot_memory::BootMemory;
 use machine::dma::Direction;
 use machine::exposed::{self, add, subtract};
@@ -38,55 +39,57 @@ pub(crate) struct Flight {
 /// All of them, by token, and the tokens that are free.
 #[derive(Debug)]
 pub(crate) struct Flights {
-    flights: &'static mut [Option<Flight>],
-    free: &'static mut [u16],
-    left: usize,
+    flights: &'static mut [Cell<Option<Flight>>],
+    free: &'static mut [Cell<u16>],
+    left: Cell<usize>,
     /// Cards that were given frames and do not know of them yet, as bits.
-    to_notify: u64,
+    to_notify: Cell<u64>,
 }
 
 impl Flights {
     /// As many as all cards have at once.
     pub(crate) fn new(memory: &mut BootMemory<'_>) -> Option<Self> {
-        let count = (SENDS * network::count().min(INTERFACES - 1)).max(1);
+        let count = (SENDS * cards::count().min(INTERFACES - 1)).max(1);
         let mut next = 0..count as u16;
-        let free = memory.slice(count, || next.next().unwrap_or_default())?;
-        Some(Self { flights: memory.slice(count, || None)?, free, left: count, to_notify: 0 })
+        let free = memory.slice(count, || Cell::new(next.next().unwrap_or_default()))?;
+        let flights = memory.slice(count, || Cell::new(None))?;
+        Some(Self { flights, free, left: Cell::new(count), to_notify: Cell::new(0) })
     }
 
-    fn begin(&mut self, flight: Flight) -> Option<u64> {
-        self.left = self.left.checked_sub(1)?;
-        let token = self.free[self.left];
-        self.flights[usize::from(token)] = Some(flight);
-        self.to_notify |= 1 << flight.interface;
+    fn begin(&self, flight: Flight) -> Option<u64> {
+        self.left.set(self.left.get().checked_sub(1)?);
+        let token = self.free[self.left.get()].get();
+        self.flights[usize::from(token)].set(Some(flight));
+        self.to_notify.set(self.to_notify.get() | 1 << flight.interface);
         Some(u64::from(token))
     }
 
-    fn end(&mut self, token: u64) -> Option<Flight> {
-        let flight = self.flights.get_mut(token as usize)?.take()?;
-        self.free[self.left] = token as u16;
-        self.left += 1;
+    fn end(&self, token: u64) -> Option<Flight> {
+        let flight = self.flights.get(token as usize)?.take()?;
+        self.free[self.left.get()].set(token as u16);
+        self.left.set(self.left.get() + 1);
         Some(flight)
     }
 }
 
 impl Kernel {
     /// Gives the frame of a slot to a card. Its header was checked.
+    #[inline(never)]
     pub(crate) fn send_on_card(
-        &mut self,
+        &self,
         key: KeyIndex,
-        (ring, slot): (PageNumber, usize),
-        order: &Order,
+        ring: PageNumber,
+        network: &Network,
+        order: &Order<'_>,
         interface: u64,
-        info: &InterfaceInfo,
     ) -> Outcome<()> {
-        let mut segments = [Segment::NOTHING; SEND_SEGMENTS];
-        let segments = &mut segments[..order.segments];
+        let info = &exposed::interfaces()[interface as usize];
+        let segments: [u64; SEND_SEGMENTS] = order.page.words(order.segment);
+        let segments = &segments[..order.segments];
         let most = info.frame_bytes.load(Ordering::Relaxed) as usize;
         let mut length = order.length;
-        let pages = self.ring(ring)?;
-        for (index, segment) in segments.iter_mut().enumerate() {
-            *segment = read_segment(pages, slot, index)?;
+        for (index, word) in segments.iter().enumerate() {
+            let segment = Segment::checked(*word, index)?;
             length += segment.bytes;
             self.check_flying_page(key, segment.page)?;
             self.spend(cost::SEGMENT);
@@ -102,22 +105,25 @@ impl Kernel {
             return refuse(Error::TooMany, DEVICE_PINS);
         }
         budget::check(caller, Resource::Pin, pins)?;
-        if network::with(interface, |card| card.room(segments.len())).unwrap_or(0) == 0 {
+        let ring = (ring, memory::info(ring).map_or(Generation::FIRST, memory::generation));
+        let flight = Flight { interface, ring, slot: order.slot, sender: caller.number(), pins };
+        let given = cards::with(interface, |card| {
+            let token = if card.room(segments.len()) == 0 { None } else { network.flights.begin(flight) }?;
+            let parts = segments.iter().map(|word| {
+                let Segment { page, offset, bytes } = Segment::of(*word);
+                self.pin(page).part(offset, bytes, Direction::ToDevice)
+            });
+            let header = network.frame.piece(FRAME, order.length);
+            card.send(Outgoing { header, parts, offload: order.offload, token });
+            Some(())
+        });
+        if given.flatten().is_none() {
             return refuse(Error::Exhausted, interface);
         }
-        let generation = memory::info(ring).map_or(Generation::FIRST, memory::generation);
-        let flight = Flight { interface, ring: (ring, generation), slot, sender: caller.number(), pins };
-        let token = self.network.as_deref_mut().and_then(|network| network.flights.begin(flight));
-        let Some(token) = token else { return refuse(Error::Exhausted, interface) };
         add(&caller.info().device_pins, pins);
         budget::charge(caller, Resource::Pin, pins);
         add(&info.sent, 1);
         add(&info.sent_bytes, length as u64);
-        let parts = segments
-            .iter()
-            .map(|segment| self.pin(segment.page).part(segment.offset, segment.bytes, Direction::ToDevice));
-        let frame = Outgoing { header: &order.header[..order.length], parts, offload: order.offload, token };
-        network::with(interface, |card| card.send(frame));
         Ok(())
     }
 
@@ -133,13 +139,12 @@ impl Kernel {
 
     /// Takes back what the cards have sent, and tells them of what they were given.
     pub(crate) fn notify_cards(&mut self) {
-        let Some(network) = self.network.as_deref_mut() else { return };
-        let cards = core::mem::take(&mut network.flights.to_notify);
-        if cards == 0 {
+        let Some(network) = self.network.as_deref().filter(|network| network.flights.to_notify.get() != 0) else {
             return;
-        }
-        for interface in (1..INTERFACES as u64).filter(|interface| cards >> interface & 1 != 0) {
-            let device = network::with(interface, |card| {
+        };
+        let given = network.flights.to_notify.take();
+        for interface in (1..INTERFACES as u64).filter(|interface| given >> interface & 1 != 0) {
+            let device = cards::with(interface, |card| {
                 card.notify();
                 card.facts().device
             });
@@ -151,15 +156,15 @@ impl Kernel {
 
     /// A transmission ended; whether the device sent it.
     pub(crate) fn sent(&mut self, token: u64, done: bool) {
-        let flight = self.network.as_deref_mut().and_then(|network| network.flights.end(token));
+        let flight = self.network().ok().and_then(|network| network.flights.end(token));
         let Some(Flight { interface, ring: (ring, generation), slot, sender, pins }) = flight else { return };
         if !done {
             add(&exposed::interfaces()[interface as usize].send_errors, 1);
         }
         if memory::info(ring).is_some_and(|info| memory::generation(info) == generation)
-            && let Some(ring) = self.memory.get_mut::<Ring>(ring)
+            && let Some(ring) = self.memory.get::<Ring>(ring)
         {
-            ring.note_sent(slot, done);
+            ring.note_sent(ring.send_slot(slot), done);
         }
         if let Some(sender) = self.known(sender) {
             subtract(&sender.info().device_pins, pins);
@@ -170,7 +175,8 @@ impl Kernel {
     /// The environment dies: its frames go on without a charge.
     pub(crate) fn disown_flights(&mut self, environment: Environment) {
         let Some(network) = self.network.as_deref_mut() else { return };
-        let own = network.flights.flights.iter_mut().flatten().filter(|flight| flight.sender == environment.number());
+        let flights = network.flights.flights.iter_mut().filter_map(|flight| flight.get_mut().as_mut());
+        let own = flights.filter(|flight| flight.sender == environment.number());
         own.for_each(|flight| flight.sender = EnvironmentId::NONE);
     }
 }

@@ -21,6 +21,7 @@ use abi::packet_ring::{
 };
 use abi::page::{PageInfo, PageKind};
 use abi::{Error, KeyIndex, PageNumber, UserAddress};
+use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
 use machine::dma::Pinned;
@@ -55,15 +56,15 @@ pub(crate) struct Ring {
     receive_slots: usize,
     send_slots: usize,
     /// The receive slot that is filled next.
-    position: usize,
+    position: Cell<usize>,
     ended: bool,
     /// Pages up to the last that is not given back.
     left: usize,
-    received: u64,
-    dropped_full: u64,
-    dropped_long: u64,
-    sent: u64,
-    send_errors: u64,
+    received: Cell<u64>,
+    dropped_full: Cell<u64>,
+    dropped_long: Cell<u64>,
+    sent: Cell<u64>,
+    send_errors: Cell<u64>,
 }
 
 /// The word of a slot in the control page.
@@ -85,41 +86,39 @@ impl Ring {
         self.ended
     }
 
-    /// The page of a send slot, and where in it the slot begins.
+    /// The page of a send slot, and the word of it that the slot begins at.
+    #[inline(always)]
     pub(crate) fn send_slot(&self, slot: usize) -> Option<(&Pinned, usize)> {
         let page = 1 + self.receive_slots / RECEIVE_IN_PAGE + slot / SEND_IN_PAGE;
-        Some((self.pages[page].as_ref()?, slot % SEND_IN_PAGE * SEND_SLOT as usize))
+        Some((self.pages[page].as_ref()?, slot % SEND_IN_PAGE * (SEND_SLOT as usize / 8)))
     }
 
-    /// The transmission of a slot has ended.
-    pub(crate) fn note_sent(&mut self, slot: usize, done: bool) {
-        let (count, word) = if done { (&mut self.sent, SENT) } else { (&mut self.send_errors, SEND_ERRORS) };
-        *count += 1;
-        let count = *count;
-        if let Some((page, offset)) = self.send_slot(slot) {
-            page.write(offset / 8, 0);
+    /// The transmission of the slot at this place has ended.
+    #[inline(always)]
+    pub(crate) fn note_sent(&self, place: Option<(&Pinned, usize)>, done: bool) {
+        if let Some((page, word)) = place {
+            page.write(word, 0);
         }
         if let Some(control) = self.control() {
-            control.write(word as usize / 8, count);
+            let (counter, word) = if done { (&self.sent, SENT) } else { (&self.send_errors, SEND_ERRORS) };
+            count(counter, control, word);
         }
     }
 
     /// Puts a frame into the next slots.
-    #[inline]
-    pub(crate) fn deliver(&mut self, frame: &Received<'_>, length: usize, tag: u64) -> Result<(), Dropped> {
+    #[inline(never)]
+    pub(crate) fn deliver(&self, frame: &Received<'_>, length: usize, tag: u64) -> Result<(), Dropped> {
         let slots = self.receive_slots;
         let needed = (length + FRAME_OFFSET as usize).div_ceil(RECEIVE_SLOT as usize);
         let Some(control) = self.pages[0].as_ref().filter(|_| !self.ended) else { return Err(Dropped::NoRing) };
         if needed > slots.min(SLOTS_OF_FRAME) {
-            self.dropped_long += 1;
-            control.write(DROPPED_LONG as usize / 8, self.dropped_long);
+            count(&self.dropped_long, control, DROPPED_LONG);
             return Err(Dropped::Long);
         }
-        let position = self.position;
+        let position = self.position.get();
         let slot = |index| if position + index < slots { position + index } else { position + index - slots };
         if (0..needed).any(|index| control.read(slot_word(slot(index))) != 0) {
-            self.dropped_full += 1;
-            control.write(DROPPED_FULL as usize / 8, self.dropped_full);
+            count(&self.dropped_full, control, DROPPED_FULL);
             return Err(Dropped::Full);
         }
         let mut at = FRAME_OFFSET as usize;
@@ -137,13 +136,12 @@ impl Ring {
         (1..needed).for_each(|index| control.write(slot_word(slot(index)), owner::CONTINUED));
         let further = (needed as u64 - 1) << owner::FURTHER_SHIFT;
         let marks = tag << owner::TAG_SHIFT | frame.interface << owner::INTERFACE_SHIFT | flags(&frame.offload);
-        let word = slot_word(self.position);
+        let word = slot_word(position);
         let when = clock::now() & ((1 << 48) - 1) | u64::from(frame.offload.segment) << 48;
         control.write(word + 1, when);
         control.write(word, length as u64 | further | marks);
-        self.received += 1;
-        control.write(RECEIVED as usize / 8, self.received);
-        self.position = slot(needed % slots);
+        count(&self.received, control, RECEIVED);
+        self.position.set(slot(needed % slots));
         Ok(())
     }
 
@@ -155,6 +153,13 @@ impl Ring {
         self.ended = true;
         self.pages.iter_mut().find(|pin| pin.as_ref().is_some_and(|pin| pin.page() == page))?.take()
     }
+}
+
+/// Counts one more, in the kernel's record and in the control page.
+#[inline(always)]
+fn count(counter: &Cell<u64>, control: &Pinned, word: u64) {
+    counter.set(counter.get() + 1);
+    control.write(word as usize / 8, counter.get());
 }
 
 /// What the owner word says of checksum and segmentation.
@@ -183,14 +188,14 @@ impl Kernel {
             pages: [const { None }; PAGES],
             receive_slots: receive as usize,
             send_slots: send as usize,
-            position: 0,
+            position: Cell::new(0),
             ended: false,
             left: count,
-            received: 0,
-            dropped_full: 0,
-            dropped_long: 0,
-            sent: 0,
-            send_errors: 0,
+            received: Cell::new(0),
+            dropped_full: Cell::new(0),
+            dropped_long: Cell::new(0),
+            sent: Cell::new(0),
+            send_errors: Cell::new(0),
         };
         for (place, number) in ring.pages.iter_mut().zip(pages) {
             *place = self.memory.pin(PageNumber(*number));

@@ -1,7 +1,11 @@
 //! Sending: headers are copied, then compared with a template, then sent from the copy; payload goes by reference.
 //!
+//! A call only reads the state of the kernel, so nothing that it has looked up changes before it ends. It looks up its
+//! ring once, and a filter once for frames that name it in a row.
+//!
 //! Invariants:
 //! - every word of a send slot is read once, before it is checked;
+//! - the copy lies in the kernel's buffer of frames ([`Network::frame`]), where no program and no device writes;
 //! - what a filter's template fixes is in the copied header, and no offload writes there.
 
 use crate::cost;
@@ -9,14 +13,17 @@ use crate::interface;
 use crate::interrupt;
 use crate::kernel::{Kernel, Outcome, refuse};
 use crate::key::permit;
-use crate::packet_filter::{ABOUT_ATOMS, Template};
+use crate::packet_filter::{ABOUT_ATOMS, Filter, Network, Template};
 use crate::packet_ring::Ring;
+use crate::page::access_list;
 use abi::capability::Rights;
-use abi::interface::LOOPBACK;
+use abi::interface::{InterfaceInfo, LOOPBACK};
 use abi::limits::{PAGE_SIZE, SEND_HEADER, SEND_HEADER_LEAST, SEND_ROWS, SEND_SEGMENTS};
 use abi::{Error, KeyIndex, PageNumber};
 use core::sync::atomic::Ordering;
+use machine::dma::{DeviceBuffer, Pinned};
 use machine::exposed::add;
+use machine::memory;
 use machine::packet::{Offload, PREFIX, Received};
 
 /// Words of a slot before its header, and before its segments.
@@ -26,16 +33,31 @@ const SEGMENT_WORD: usize = HEADER_WORD + SEND_HEADER / 8;
 const BAD_COUNTS: u64 = 256;
 const BAD_OFFLOAD: u64 = 257;
 pub(crate) const BAD_SEGMENT: u64 = 258;
-/// Where a frame to the machine itself begins in its buffer.
-const FRAME: usize = PREFIX;
+/// Where a frame begins in the kernel's buffer of frames.
+pub(crate) const FRAME: usize = PREFIX;
 /// Kinds of segmentation (virtio 1.2, section 5.1.6).
 const SEGMENTATIONS: [u8; 2] = [1, 4];
 
-/// A slot, read once. Behind the length of the header stands what was there before.
-pub(crate) struct Order {
-    filter: u64,
+/// What a call has looked up.
+struct Sender<'a> {
+    key: KeyIndex,
+    network: &'a Network,
+    page: PageNumber,
+    ring: &'a Ring,
+    /// The access list of the ring, and what the key opens by it.
+    list: (PageNumber, Rights),
+    /// The filter of the last frame, which the key opens, and the record of its interface if that is open.
+    last: Option<(&'a Filter, Option<&'static InterfaceInfo>)>,
+}
+
+/// A slot that was read, but for its segments. Its header was copied.
+pub(crate) struct Order<'a> {
+    pub(crate) slot: usize,
+    /// Its page, and the word of the page that its segments begin at.
+    pub(crate) page: &'a Pinned,
+    pub(crate) segment: usize,
     pub(crate) offload: Offload,
-    pub(crate) header: [u8; SEND_HEADER],
+    /// Bytes of the header.
     pub(crate) length: usize,
     pub(crate) segments: usize,
 }
@@ -49,86 +71,138 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Room for one.
-    pub(crate) const NOTHING: Self = Self { page: PageNumber::NONE, offset: 0, bytes: 0 };
+    #[inline]
+    pub(crate) fn of(word: u64) -> Self {
+        let (page, offset) = (PageNumber(word & 0xffff_ffff), (word >> 32 & 0xfff) as usize);
+        Self { page, offset, bytes: (word >> 44) as usize }
+    }
+
+    /// Fails unless it lies in its page.
+    #[inline]
+    pub(crate) fn checked(word: u64, index: usize) -> Outcome<Self> {
+        let segment = Self::of(word);
+        if segment.bytes == 0 || segment.offset + segment.bytes > PAGE_SIZE as usize {
+            return refuse(Error::BadArgument, BAD_SEGMENT + index as u64);
+        }
+        Ok(segment)
+    }
 }
 
 impl Kernel {
     /// Sends frames of a ring (see `abi::syscall`).
     pub(crate) fn send_packets(&mut self, key: KeyIndex, ring: PageNumber, first: u64, count: u64) -> Outcome<u64> {
-        self.key(key)?;
-        self.network()?;
-        self.writable_ring(key, ring)?;
-        if count > SEND_ROWS {
-            return refuse(Error::TooMany, SEND_ROWS);
-        }
-        let slots = self.ring(ring)?.send_slots() as u64;
-        if first >= slots || count > slots || count == 0 {
-            return refuse(Error::BadArgument, if count == 0 { 3 } else { 2 });
-        }
-        let mut sent = 0;
-        let mut order =
-            Order { filter: 0, offload: Offload::default(), header: [0; SEND_HEADER], length: 0, segments: 0 };
-        while sent < count && !(sent > 0 && self.is_spent()) {
-            let slot = if first + sent < slots { first + sent } else { first + sent - slots };
-            match self.send_slot(key, ring, slot as usize, &mut order) {
-                Ok(()) => sent += 1,
-                Err(stop) if sent == 0 => return Err(stop),
-                Err(_) => break,
-            }
-        }
+        let sent = self.send_slots(key, ring, first, count)?;
         self.notify_cards();
         interrupt::wake_all_idle();
         Ok(sent)
     }
 
-    /// The record of a ring that has not ended.
-    pub(crate) fn ring(&self, page: PageNumber) -> Outcome<&Ring> {
-        match self.memory.get::<Ring>(page) {
-            Some(ring) if !ring.has_ended() => Ok(ring),
-            _ => refuse(Error::Gone, page.0),
+    fn send_slots(&self, key: KeyIndex, page: PageNumber, first: u64, count: u64) -> Outcome<u64> {
+        let Some(info) = memory::info(page) else { return self.refuse_ring(key, page) };
+        let Some(ring) = self.memory.get::<Ring>(page) else { return self.refuse_ring(key, page) };
+        let Some(network) = self.network.as_deref() else { return self.refuse_ring(key, page) };
+        let list = access_list(info);
+        let rights = self.rights_on_list(key, list)?;
+        permit(rights, Rights::WRITE)?;
+        if count > SEND_ROWS {
+            return refuse(Error::TooMany, SEND_ROWS);
         }
+        if ring.has_ended() {
+            return refuse(Error::Gone, page.0);
+        }
+        let slots = ring.send_slots() as u64;
+        if first >= slots || count > slots || count == 0 {
+            return refuse(Error::BadArgument, if count == 0 { 3 } else { 2 });
+        }
+        let mut sender = Sender { key, network, page, ring, list: (list, rights), last: None };
+        let (mut sent, mut slot) = (0, first);
+        while sent < count && !(sent > 0 && self.is_spent()) {
+            match self.send_slot(&mut sender, slot as usize) {
+                Ok(()) => sent += 1,
+                Err(stop) if sent == 0 => return Err(stop),
+                Err(_) => break,
+            }
+            slot = if slot + 1 < slots { slot + 1 } else { 0 };
+        }
+        Ok(sent)
+    }
+
+    /// Why nothing is sent from a page: the caller has no such key, there is no network, or the page is no ring.
+    #[cold]
+    fn refuse_ring(&self, key: KeyIndex, page: PageNumber) -> Outcome<u64> {
+        self.key(key)?;
+        self.network()?;
+        self.writable_ring(key, page)?;
+        refuse(Error::Gone, page.0)
     }
 
     /// Sends the frame of one slot.
-    fn send_slot(&mut self, key: KeyIndex, ring: PageNumber, slot: usize, order: &mut Order) -> Outcome<()> {
+    #[inline(always)]
+    fn send_slot<'a>(&'a self, sender: &mut Sender<'a>, slot: usize) -> Outcome<()> {
         if !self.has_room_for(cost::SEND + cost::CLASSIFY + cost::DELIVER) {
             return refuse(Error::Again, 0);
         }
         self.spend(cost::SEND);
-        let pages = self.ring(ring)?;
-        read_slot(pages, slot, order)?;
-        let network = self.network()?;
-        let filter = network.filter(network.installed(order.filter)?);
-        permit(self.rights_on_list(key, filter.list)?, Rights::WRITE)?;
-        check_header(order, &filter.template)?;
-        let info = interface::open_record(filter.interface)?;
-        if !interface::offers(info, &order.offload) {
+        let Some((page, word)) = sender.ring.send_slot(slot) else { return refuse(Error::Gone, slot as u64) };
+        let [state, number, offload, counts] = page.words(word);
+        if state != 1 {
+            return refuse(Error::BadArgument, 2);
+        }
+        let (length, segments) = ((counts & 0xff) as usize, (counts >> 8) as usize);
+        if !(SEND_HEADER_LEAST..=SEND_HEADER).contains(&length) || segments > SEND_SEGMENTS {
+            return refuse(Error::BadArgument, BAD_COUNTS);
+        }
+        let offload = offload_of(offload, length)?;
+        let (filter, info) = self.allowed_filter(sender, number)?;
+        copy_header((page, word + HEADER_WORD), length, &filter.template, &sender.network.frame)?;
+        check_offload(&offload, &filter.template)?;
+        let Some(info) = info.filter(|info| interface::offers(info, &offload)) else {
             return refuse(Error::Absent, filter.interface);
-        }
+        };
+        let order = || Order { slot, page, segment: word + SEGMENT_WORD, offload, length, segments };
         if filter.interface != LOOPBACK {
-            let interface = filter.interface;
-            return self.send_on_card(key, (ring, slot), order, interface, info);
+            return self.send_on_card(sender.key, sender.page, sender.network, &order(), filter.interface);
         }
-        let (interface, most) = (filter.interface, info.frame_bytes.load(Ordering::Relaxed) as usize);
-        let length = self.assemble(key, pages, slot, order, most)?;
+        let length = if segments == 0 { length } else { self.assemble(sender.key, sender.network, &order(), info)? };
         add(&info.sent, 1);
         add(&info.sent_bytes, length as u64);
-        let piece = self.network()?.frame.piece(FRAME, length);
-        self.receive(&Received { interface, pieces: &[piece], offload: order.offload });
-        if let Some(ring) = self.memory.get_mut::<Ring>(ring) {
-            ring.note_sent(slot, true);
-        }
+        let piece = sender.network.frame.piece(FRAME, length);
+        let frame = Received { interface: LOOPBACK, pieces: &[piece], offload };
+        self.receive_by(info, sender.network, &frame, length);
+        sender.ring.note_sent(Some((page, word)), true);
         Ok(())
     }
 
-    /// Puts a frame to the machine itself together; its length.
-    fn assemble(&self, key: KeyIndex, ring: &Ring, slot: usize, order: &Order, most: usize) -> Outcome<usize> {
-        let buffer = &self.network()?.frame;
+    /// The record of a filter that the caller may send by, and that of its interface if it is open.
+    #[inline(always)]
+    fn allowed_filter<'a>(
+        &'a self,
+        sender: &mut Sender<'a>,
+        number: u64,
+    ) -> Outcome<(&'a Filter, Option<&'static InterfaceInfo>)> {
+        if let Some(last) = sender.last
+            && last.0.number == number
+        {
+            return Ok(last);
+        }
+        let filter = sender.network.filter(sender.network.installed(number)?);
+        let (list, rights) = sender.list;
+        permit(
+            if filter.list == list { rights } else { self.rights_on_list(sender.key, filter.list)? },
+            Rights::WRITE,
+        )?;
+        let found = (filter, interface::open_record(filter.interface).ok());
+        sender.last = Some(found);
+        Ok(found)
+    }
+
+    /// Puts the segments of a frame to the machine itself behind its header; the length of the frame.
+    #[inline(never)]
+    fn assemble(&self, key: KeyIndex, network: &Network, order: &Order<'_>, info: &InterfaceInfo) -> Outcome<usize> {
+        let most = info.frame_bytes.load(Ordering::Relaxed) as usize;
         let mut length = order.length;
-        buffer.write(FRAME, &order.header[..length]);
         for index in 0..order.segments {
-            let segment = read_segment(ring, slot, index)?;
+            let segment = Segment::checked(order.page.read(order.segment + index), index)?;
             self.readable(key, segment.page)?;
             if length + segment.bytes > most {
                 return refuse(Error::BadArgument, BAD_SEGMENT + index as u64);
@@ -139,43 +213,15 @@ impl Kernel {
             if !self.has_room_for(bytes(length + segment.bytes) + cost::DELIVER) {
                 return refuse(Error::Again, index as u64);
             }
-            buffer.write_from_page(FRAME + length, segment.page, segment.offset, segment.bytes);
+            network.frame.write_from_page(FRAME + length, segment.page, segment.offset, segment.bytes);
             length += segment.bytes;
         }
         Ok(length)
     }
 }
 
-/// Reads a submitted slot, but for its segments.
-fn read_slot(ring: &Ring, slot: usize, order: &mut Order) -> Outcome<()> {
-    let Some((page, offset)) = ring.send_slot(slot) else { return refuse(Error::Gone, slot as u64) };
-    let word = |index: usize| page.read(offset / 8 + index);
-    if word(0) != 1 {
-        return refuse(Error::BadArgument, 2);
-    }
-    let counts = word(3);
-    let (length, segments) = ((counts & 0xff) as usize, (counts >> 8) as usize);
-    if !(SEND_HEADER_LEAST..=SEND_HEADER).contains(&length) || segments > SEND_SEGMENTS {
-        return refuse(Error::BadArgument, BAD_COUNTS);
-    }
-    (order.filter, order.length, order.segments) = (word(1), length, segments);
-    order.offload = offload_of(word(2), length)?;
-    page.copy_out(offset + HEADER_WORD * 8, &mut order.header[..length]);
-    Ok(())
-}
-
-/// Reads a segment of a slot.
-pub(crate) fn read_segment(ring: &Ring, slot: usize, index: usize) -> Outcome<Segment> {
-    let Some((page, offset)) = ring.send_slot(slot) else { return refuse(Error::Gone, slot as u64) };
-    let word = page.read(offset / 8 + SEGMENT_WORD + index);
-    let (page, offset, bytes) = (PageNumber(word & 0xffff_ffff), (word >> 32 & 0xfff) as usize, (word >> 44) as usize);
-    if bytes == 0 || offset + bytes > PAGE_SIZE as usize {
-        return refuse(Error::BadArgument, BAD_SEGMENT + index as u64);
-    }
-    Ok(Segment { page, offset, bytes })
-}
-
-/// What a slot asks of the device. It concerns the header alone, which was copied.
+/// What a slot asks of the device. It concerns the header alone, which is copied.
+#[inline(always)]
 fn offload_of(word: u64, header: usize) -> Outcome<Offload> {
     if word == 0 {
         return Ok(Offload::default());
@@ -196,17 +242,28 @@ fn offload_of(word: u64, header: usize) -> Outcome<Offload> {
     if word >> 32 & 0xff > 1 || !is_whole || !is_cut { refuse(Error::BadArgument, BAD_OFFLOAD) } else { Ok(offload) }
 }
 
-/// Fails unless a header is one that the filter allows, and stays it.
-fn check_header(order: &Order, template: &Template) -> Outcome<()> {
-    if template.end > order.length {
-        return refuse(Error::NotPermitted, ABOUT_ATOMS + order.length as u64);
+/// Copies a header. Fails unless the copy is one that the filter allows.
+#[inline(always)]
+fn copy_header((page, word): (&Pinned, usize), length: usize, template: &Template, to: &DeviceBuffer) -> Outcome<()> {
+    if template.end > length {
+        return refuse(Error::NotPermitted, ABOUT_ATOMS + length as u64);
     }
-    let first = order.header.first_chunk().expect("a header has 64 bytes");
-    if let Some(byte) = template.differs(first) {
-        return refuse(Error::NotPermitted, ABOUT_ATOMS + byte as u64);
+    let first = page.words(word);
+    to.write_words(FRAME, first);
+    if length > size_of_val(&first) {
+        to.write_words(FRAME + size_of_val(&first), page.words::<8>(word + first.len()));
     }
-    if order.offload.partial {
-        let at = usize::from(order.offload.start) + usize::from(order.offload.offset);
+    match template.differs(first) {
+        Some(byte) => refuse(Error::NotPermitted, ABOUT_ATOMS + byte as u64),
+        None => Ok(()),
+    }
+}
+
+/// Fails if a device would write a byte that the filter fixes.
+#[inline(always)]
+fn check_offload(offload: &Offload, template: &Template) -> Outcome<()> {
+    if offload.partial {
+        let at = usize::from(offload.start) + usize::from(offload.offset);
         if let Some(byte) = [at, at + 1].into_iter().find(|byte| template.fixes(*byte)) {
             return refuse(Error::NotPermitted, ABOUT_ATOMS + byte as u64);
         }

@@ -132,7 +132,7 @@ impl CodeArena {
     }
 
     /// Asks the compiled classifier at `entry` about a frame whose prefix was written.
-    #[inline]
+    #[inline(always)]
     pub fn classify(&self, entry: usize, frame: &Piece, words: &[u32]) -> u32 {
         self.prepare_call(entry);
         let base = self.base as *const u8;

@@ -60,7 +60,7 @@ impl Pinned {
     }
 
     /// Reads a word of the page once. Programs may write it meanwhile.
-    #[inline]
+    #[inline(always)]
     pub fn read(&self, index: usize) -> u64 {
         assert!(index < (PAGE_SIZE / 8) as usize, "outside of the page");
         // SAFETY: the word lies in an ordinary page, which a pinned page stays; no reference to it exists, and a
@@ -68,20 +68,21 @@ impl Pinned {
         unsafe { ((direct(self.page().address()) + index as u64 * 8) as *const u64).read_volatile() }
     }
 
+    /// Reads words of the page from this one on, each once. Programs may write them meanwhile.
+    #[inline(always)]
+    pub fn words<const COUNT: usize>(&self, first: usize) -> [u64; COUNT] {
+        assert!(first <= (PAGE_SIZE / 8) as usize - COUNT, "outside of the page");
+        let from = (direct(self.page().address()) + first as u64 * 8) as *const u64;
+        // SAFETY: as in `read`; all of them lie in the page.
+        core::array::from_fn(|index| unsafe { from.add(index).read_volatile() })
+    }
+
     /// Writes a word of the page.
-    #[inline]
+    #[inline(always)]
     pub fn write(&self, index: usize, value: u64) {
         assert!(index < (PAGE_SIZE / 8) as usize, "outside of the page");
         // SAFETY: as in `read`.
         unsafe { ((direct(self.page().address()) + index as u64 * 8) as *mut u64).write_volatile(value) };
-    }
-
-    /// Copies bytes of the page out. Programs may write them meanwhile.
-    #[inline]
-    pub fn copy_out(&self, offset: usize, bytes: &mut [u8]) {
-        let from = self.address_of(offset, bytes.len());
-        // SAFETY: the source lies in an ordinary page, which no Rust reference covers; the destination is ours.
-        unsafe { copy(bytes.as_mut_ptr() as u64, from, bytes.len()) };
     }
 
     /// Copies a part of a piece into the page.
@@ -120,7 +121,7 @@ pub fn device_pins(info: &PageInfo) -> u32 {
 
 impl Memory {
     /// Pins an ordinary page for a device. None: it is of another kind, or has as many pins as can be counted.
-    pub fn pin(&mut self, page: PageNumber) -> Option<Pinned> {
+    pub fn pin(&self, page: PageNumber) -> Option<Pinned> {
         let info = memory::info(page)?;
         let PageState { kind, .. } = memory::state(info);
         if kind != PageKind::Ordinary || u64::from(device_pins(info)) == PINS_MASK {
@@ -180,6 +181,7 @@ impl DeviceBuffer {
         self.length
     }
 
+    #[inline(always)]
     pub(crate) fn address(&self, offset: usize, length: usize) -> u64 {
         assert!(offset.checked_add(length).is_some_and(|end| end <= self.length), "outside of the device buffer");
         self.base + offset as u64
@@ -195,6 +197,20 @@ impl DeviceBuffer {
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         // SAFETY: the destination lies in this buffer, which no Rust reference covers; the source is a slice.
         unsafe { copy(self.address(offset, bytes.len()), bytes.as_ptr() as u64, bytes.len()) };
+    }
+
+    /// Writes words into it.
+    #[inline(always)]
+    pub fn write_words<const COUNT: usize>(&self, offset: usize, words: [u64; COUNT]) {
+        let to = self.address(offset, COUNT * 8) as *mut [u64; COUNT];
+        // SAFETY: the destination lies in this buffer, which no Rust reference covers.
+        unsafe { to.write_unaligned(words) };
+    }
+
+    /// Copies a run of bytes of another buffer into it.
+    pub fn write_piece(&self, offset: usize, piece: &Piece) {
+        // SAFETY: both lie in buffers of the kernel, which no Rust reference covers.
+        unsafe { copy(self.address(offset, piece.length), piece.address, piece.length) };
     }
 
     /// Copies bytes of an ordinary page into it. Programs may write them meanwhile.
@@ -217,7 +233,7 @@ impl DeviceBuffer {
 /// Copies bytes that a device may change meanwhile: in assembly, where that is no data race.
 ///
 /// # Safety
-/// Both ranges are mapped and do not overlap; the destination is the caller's to write.
+/// Both ranges are mapped; the destination is the caller's to write. Of ranges that overlap any bytes are copied.
 #[inline]
 pub(crate) unsafe fn copy(to: u64, from: u64, length: usize) {
     // SAFETY: by the caller's promise.

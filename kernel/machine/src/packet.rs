@@ -19,6 +19,7 @@ pub struct Piece {
 
 impl Piece {
     /// Bytes.
+    #[inline(always)]
     pub fn length(&self) -> usize {
         self.length
     }
@@ -35,6 +36,7 @@ impl Piece {
 impl DeviceBuffer {
     /// A run of its bytes as a piece of a frame. The first piece of a frame has [`PREFIX`] bytes of the buffer before
     /// it.
+    #[inline(always)]
     pub fn piece(&self, offset: usize, length: usize) -> Piece {
         assert!(offset >= PREFIX, "the kernel writes before the first piece");
         Piece { address: self.address(offset, length), length }
@@ -72,9 +74,9 @@ pub struct Received<'a> {
 
 /// A frame to send: the header by value, the payload by reference.
 #[derive(Debug)]
-pub struct Outgoing<'a, P> {
+pub struct Outgoing<P> {
     /// Copied by the driver before it returns.
-    pub header: &'a [u8],
+    pub header: Piece,
     /// The payload: pinned pages. The pins come back when the device is done.
     pub parts: P,
     /// What the device is asked for; all zero where it offers nothing.
@@ -88,7 +90,7 @@ pub trait Card {
     /// Frames with so many parts each that can be sent now.
     fn room(&self, parts: usize) -> usize;
     /// Takes a frame, for which there is room. The device learns of it by [`Card::notify`].
-    fn send<P: ExactSizeIterator<Item = Part>>(&mut self, frame: Outgoing<'_, P>);
+    fn send<P: ExactSizeIterator<Item = Part>>(&mut self, frame: Outgoing<P>);
     /// Has the device look at what it was given.
     fn notify(&mut self);
 }

@@ -327,6 +327,7 @@ impl<'a> Classifier<'a> {
 
     /// What an answer of the compiled code means. Any number is a valid question.
     #[must_use]
+    #[inline(always)]
     pub fn resolve(&self, answer: u32) -> Option<Match> {
         if answer == 0 || answer >= self.structure.conjunctions.end() {
             return None;

@@ -11,6 +11,8 @@ const ALL: u64 = PLAIN | SEND_CHECKSUM | RECEIVE_CHECKSUM | RECEIVE_SEGMENTED | 
 
 struct Bench {
     card: &'static mut Network,
+    /// What headers are sent from.
+    frame: DeviceBuffer,
     face: Face,
     receive: Rings,
     send: Rings,
@@ -21,9 +23,11 @@ impl Bench {
         let (device, face) = host_machine::device(Kind::Network, features as u32, &CONFIGURATION);
         let mut map = host_machine::memory(200);
         let card = Network::begin(device, 1, BUFFERS, &mut BootMemory::new(&mut map)).expect("a good card");
+        let frame = DeviceBuffer::allocate(&mut BootMemory::new(&mut map), 1).expect("there is room");
+        frame.write(8, &[9; 60]);
         let (receive, send) = (Rings::of(&card.receive), Rings::of(&card.send));
         assert_eq!(face.notified(), Some(u32::from(RECEIVE)));
-        Self { card, face, receive, send }
+        Self { card, frame, face, receive, send }
     }
 
     /// The device has been reset: its queues begin anew.
@@ -61,7 +65,7 @@ impl Bench {
     fn give(&mut self, token: u64, pages: &[u64]) {
         let parts = pages.iter().map(|page| Pinned::of_host(PageNumber(*page)).part(0, 100, Direction::ToDevice));
         assert!(self.card.room(pages.len()) > 0);
-        self.card.send(Outgoing { header: &[9; 60], parts, offload: Offload::default(), token });
+        self.card.send(Outgoing { header: self.frame.piece(8, 60), parts, offload: Offload::default(), token });
     }
 
     /// The card begins anew after its reset.
