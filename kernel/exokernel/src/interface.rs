@@ -39,10 +39,10 @@ pub(crate) fn record(interface: u64) -> Result<&'static InterfaceInfo, Failure> 
     info.filter(|info| info.frame_bytes.load(Ordering::Relaxed) != 0).ok_or(Error::Absent.about(interface))
 }
 
-/// The record of an interface that is open.
+/// The record of an interface that is open. Only one that exists was opened.
 pub(crate) fn open_record(interface: u64) -> Result<&'static InterfaceInfo, Failure> {
-    let info = record(interface)?;
-    if info.opened_by.load(Ordering::Relaxed) == 0 { Err(Error::Absent.about(interface)) } else { Ok(info) }
+    let info = usize::try_from(interface).ok().and_then(|number| exposed::interfaces().get(number));
+    info.filter(|info| info.opened_by.load(Ordering::Relaxed) != 0).ok_or(Error::Absent.about(interface))
 }
 
 /// Fills the records of interfaces, where there is a network.
@@ -115,11 +115,16 @@ impl Kernel {
         add(&info.received, 1);
         add(&info.received_bytes, length as u64);
         let winner = network.winner(first);
-        let units = cost::CLASSIFY + (network.shapes() / cost::SHAPES_PER_UNIT) as u32;
-        let Some(index) = winner else {
-            self.spend(units);
-            return add(&info.unclaimed, 1);
-        };
+        self.spend(cost::CLASSIFY + (network.shapes() / cost::SHAPES_PER_UNIT) as u32);
+        match winner {
+            Some(index) => self.hand_over(info, network, index, *frame, length),
+            None => add(&info.unclaimed, 1),
+        }
+    }
+
+    /// Puts a frame into the ring of the filter that wins it.
+    #[inline(never)]
+    fn hand_over(&self, info: &InterfaceInfo, network: &Network, index: usize, frame: Received<'_>, length: usize) {
         let (filter, facts) = (network.filter(index), &exposed::filters()[index]);
         add(&facts.packets, 1);
         add(&facts.bytes, length as u64);
@@ -128,7 +133,7 @@ impl Kernel {
         });
         let ring = ring.and_then(|(page, _)| self.memory.get::<Ring>(page));
         let outcome = match ring {
-            Some(ring) => ring.deliver(frame, length, filter.tag),
+            Some(ring) => ring.deliver(&frame, length, filter.tag),
             None => Err(Dropped::NoRing),
         };
         let count = match outcome {
@@ -141,7 +146,7 @@ impl Kernel {
             add(count, 1);
             add(&facts.drops, 1);
         }
-        self.spend(units + cost::DELIVER + (length / cost::BYTES_PER_UNIT) as u32);
+        self.spend(cost::DELIVER + (length / cost::BYTES_PER_UNIT) as u32);
     }
 }
 

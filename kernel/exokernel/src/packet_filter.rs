@@ -71,11 +71,11 @@ impl Template {
     /// The first byte that a header has otherwise.
     #[inline(always)]
     pub(crate) fn differs(&self, header: [u64; 8]) -> Option<usize> {
-        let differing = |index: usize| (header[index] ^ self.value[index]) & self.mask[index];
+        let word = |index: usize| (header[index] ^ self.value[index]) & self.mask[index];
+        let [a, b, c, d] = [word(0), word(1), word(2), word(3)];
+        let [e, f, g, h] = [word(4), word(5), word(6), word(7)];
         // One branch for the header that is as it should be.
-        let all = differing(0) | differing(1) | differing(2) | differing(3);
-        let all = all | differing(4) | differing(5) | differing(6) | differing(7);
-        if all == 0 { None } else { first_byte(&mut (0..8).map(differing)) }
+        if a | b | c | d | e | f | g | h == 0 { None } else { first_byte([a, b, c, d, e, f, g, h]) }
     }
 
     /// Whether it fixes any bit of a byte.
@@ -85,16 +85,16 @@ impl Template {
 
     /// The first byte that it leaves free, or fixes otherwise, where the parent fixes it.
     fn exceeds(&self, parent: &Self) -> Option<usize> {
-        let words = (0..8).map(|index| {
+        first_byte(core::array::from_fn(|index| {
             parent.mask[index] & !self.mask[index] | (self.value[index] ^ parent.value[index]) & parent.mask[index]
-        });
-        first_byte(&mut words.into_iter())
+        }))
     }
 }
 
 /// The first byte that is not 0 in a row of words.
-fn first_byte(words: &mut impl Iterator<Item = u64>) -> Option<usize> {
-    let (index, word) = words.enumerate().find(|(_, word)| *word != 0)?;
+#[cold]
+fn first_byte(words: [u64; 8]) -> Option<usize> {
+    let (index, word) = words.into_iter().enumerate().find(|(_, word)| *word != 0)?;
     Some(index * 8 + word.trailing_zeros() as usize / 8)
 }
 

@@ -10,7 +10,7 @@ use crate::environment::Environment;
 use crate::kernel::{Kernel, Outcome, refuse};
 use crate::packet_filter::Network;
 use crate::packet_ring::Ring;
-use crate::packet_send::{BAD_SEGMENT, FRAME, Order, Segment};
+use crate::packet_send::{BAD_SEGMENT, FRAME, Order, SEGMENT_WORD, segment};
 use abi::budget::Resource;
 use abi::limits::{DEVICE_PINS, INTERFACES, SEND_SEGMENTS};
 use abi::{EnvironmentId, Error, KeyIndex, PageNumber};
@@ -84,14 +84,14 @@ impl Kernel {
         interface: u64,
     ) -> Outcome<()> {
         let info = &exposed::interfaces()[interface as usize];
-        let segments: [u64; SEND_SEGMENTS] = order.page.words(order.segment);
+        let segments: [u64; SEND_SEGMENTS] = core::array::from_fn(|index| order.words.read(SEGMENT_WORD + index));
         let segments = &segments[..order.segments];
         let most = info.frame_bytes.load(Ordering::Relaxed) as usize;
         let mut length = order.length;
         for (index, word) in segments.iter().enumerate() {
-            let segment = Segment::checked(*word, index)?;
-            length += segment.bytes;
-            self.check_flying_page(key, segment.page)?;
+            let (page, _, bytes) = segment(*word, index)?;
+            length += bytes;
+            self.check_flying_page(key, page)?;
             self.spend(cost::SEGMENT);
             if length > most {
                 return refuse(Error::BadArgument, BAD_SEGMENT + index as u64);
@@ -110,7 +110,7 @@ impl Kernel {
         let given = cards::with(interface, |card| {
             let token = if card.room(segments.len()) == 0 { None } else { network.flights.begin(flight) }?;
             let parts = segments.iter().map(|word| {
-                let Segment { page, offset, bytes } = Segment::of(*word);
+                let (page, offset, bytes) = segment(*word, 0).expect("it was checked");
                 self.pin(page).part(offset, bytes, Direction::ToDevice)
             });
             let header = network.frame.piece(FRAME, order.length);
@@ -139,10 +139,10 @@ impl Kernel {
 
     /// Takes back what the cards have sent, and tells them of what they were given.
     pub(crate) fn notify_cards(&mut self) {
-        let Some(network) = self.network.as_deref().filter(|network| network.flights.to_notify.get() != 0) else {
+        let given = self.network.as_deref().map_or(0, |network| network.flights.to_notify.take());
+        if given == 0 {
             return;
-        };
-        let given = network.flights.to_notify.take();
+        }
         for interface in (1..INTERFACES as u64).filter(|interface| given >> interface & 1 != 0) {
             let device = cards::with(interface, |card| {
                 card.notify();

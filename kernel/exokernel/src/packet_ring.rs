@@ -24,7 +24,7 @@ use abi::{Error, KeyIndex, PageNumber, UserAddress};
 use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
-use machine::dma::Pinned;
+use machine::dma::{Pinned, Words};
 use machine::memory::{self, Generation, state};
 use machine::packet::{Offload, Received};
 use machine::{clock, user};
@@ -36,6 +36,9 @@ const SEND_IN_PAGE: usize = (abi::limits::PAGE_SIZE / SEND_SLOT) as usize;
 const PAGES: usize = 1 + RECEIVE_SLOTS as usize / RECEIVE_IN_PAGE + SEND_SLOTS as usize / SEND_IN_PAGE;
 /// Slots of one frame at most: the first and as many more as its owner word can say.
 const SLOTS_OF_FRAME: usize = 64;
+
+/// The words of a send slot.
+pub(crate) type SlotWords<'a> = Words<'a, { SEND_SLOT as usize / 8 }>;
 
 /// Why a frame did not get into a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,10 +57,13 @@ pub(crate) struct Ring {
     /// Control page, receive slots, send slots.
     pages: [Option<Pinned>; PAGES],
     receive_slots: usize,
-    send_slots: usize,
+    pub(crate) send_slots: usize,
+    /// The page of the first send slot.
+    first_send: usize,
     /// The receive slot that is filled next.
     position: Cell<usize>,
-    ended: bool,
+    /// It lost a page, or is given up.
+    pub(crate) ended: bool,
     /// Pages up to the last that is not given back.
     left: usize,
     received: Cell<u64>,
@@ -77,27 +83,18 @@ impl Ring {
         self.pages[0].as_ref().filter(|_| !self.ended)
     }
 
-    pub(crate) fn send_slots(&self) -> usize {
-        self.send_slots
-    }
-
-    /// Whether it lost a page.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.ended
-    }
-
-    /// The page of a send slot, and the word of it that the slot begins at.
+    /// The words of a send slot.
     #[inline(always)]
-    pub(crate) fn send_slot(&self, slot: usize) -> Option<(&Pinned, usize)> {
-        let page = 1 + self.receive_slots / RECEIVE_IN_PAGE + slot / SEND_IN_PAGE;
-        Some((self.pages[page].as_ref()?, slot % SEND_IN_PAGE * (SEND_SLOT as usize / 8)))
+    pub(crate) fn send_slot(&self, slot: usize) -> Option<SlotWords<'_>> {
+        let page = self.pages[self.first_send + slot / SEND_IN_PAGE].as_ref()?;
+        Some(page.words(slot % SEND_IN_PAGE))
     }
 
-    /// The transmission of the slot at this place has ended.
+    /// The transmission of a slot has ended.
     #[inline(always)]
-    pub(crate) fn note_sent(&self, place: Option<(&Pinned, usize)>, done: bool) {
-        if let Some((page, word)) = place {
-            page.write(word, 0);
+    pub(crate) fn note_sent(&self, slot: Option<SlotWords<'_>>, done: bool) {
+        if let Some(slot) = slot {
+            slot.write(0, 0);
         }
         if let Some(control) = self.control() {
             let (counter, word) = if done { (&self.sent, SENT) } else { (&self.send_errors, SEND_ERRORS) };
@@ -106,7 +103,7 @@ impl Ring {
     }
 
     /// Puts a frame into the next slots.
-    #[inline(never)]
+    #[inline]
     pub(crate) fn deliver(&self, frame: &Received<'_>, length: usize, tag: u64) -> Result<(), Dropped> {
         let slots = self.receive_slots;
         let needed = (length + FRAME_OFFSET as usize).div_ceil(RECEIVE_SLOT as usize);
@@ -141,7 +138,7 @@ impl Ring {
         control.write(word + 1, when);
         control.write(word, length as u64 | further | marks);
         count(&self.received, control, RECEIVED);
-        self.position.set(slot(needed % slots));
+        self.position.set(slot(needed));
         Ok(())
     }
 
@@ -188,6 +185,7 @@ impl Kernel {
             pages: [const { None }; PAGES],
             receive_slots: receive as usize,
             send_slots: send as usize,
+            first_send: 1 + receive as usize / RECEIVE_IN_PAGE,
             position: Cell::new(0),
             ended: false,
             left: count,

@@ -14,21 +14,21 @@ use crate::interrupt;
 use crate::kernel::{Kernel, Outcome, refuse};
 use crate::key::permit;
 use crate::packet_filter::{ABOUT_ATOMS, Filter, Network, Template};
-use crate::packet_ring::Ring;
+use crate::packet_ring::{Ring, SlotWords};
 use crate::page::access_list;
 use abi::capability::Rights;
 use abi::interface::{InterfaceInfo, LOOPBACK};
 use abi::limits::{PAGE_SIZE, SEND_HEADER, SEND_HEADER_LEAST, SEND_ROWS, SEND_SEGMENTS};
 use abi::{Error, KeyIndex, PageNumber};
 use core::sync::atomic::Ordering;
-use machine::dma::{DeviceBuffer, Pinned};
+use machine::dma::DeviceBuffer;
 use machine::exposed::add;
 use machine::memory;
 use machine::packet::{Offload, PREFIX, Received};
 
 /// Words of a slot before its header, and before its segments.
 const HEADER_WORD: usize = 4;
-const SEGMENT_WORD: usize = HEADER_WORD + SEND_HEADER / 8;
+pub(crate) const SEGMENT_WORD: usize = HEADER_WORD + SEND_HEADER / 8;
 /// In the detail of `BadArgument`: the counts of a slot, its offload, a segment.
 const BAD_COUNTS: u64 = 256;
 const BAD_OFFLOAD: u64 = 257;
@@ -38,7 +38,10 @@ pub(crate) const FRAME: usize = PREFIX;
 /// Kinds of segmentation (virtio 1.2, section 5.1.6).
 const SEGMENTATIONS: [u8; 2] = [1, 4];
 
-/// What a call has looked up.
+/// A filter that the caller's key opens, and the record of its interface if that is open.
+type Allowed<'a> = (&'a Filter, Option<&'static InterfaceInfo>);
+
+/// What a call has looked up, with the filter of the last frame.
 struct Sender<'a> {
     key: KeyIndex,
     network: &'a Network,
@@ -46,46 +49,17 @@ struct Sender<'a> {
     ring: &'a Ring,
     /// The access list of the ring, and what the key opens by it.
     list: (PageNumber, Rights),
-    /// The filter of the last frame, which the key opens, and the record of its interface if that is open.
-    last: Option<(&'a Filter, Option<&'static InterfaceInfo>)>,
+    last: Option<Allowed<'a>>,
 }
 
 /// A slot that was read, but for its segments. Its header was copied.
 pub(crate) struct Order<'a> {
     pub(crate) slot: usize,
-    /// Its page, and the word of the page that its segments begin at.
-    pub(crate) page: &'a Pinned,
-    pub(crate) segment: usize,
+    pub(crate) words: SlotWords<'a>,
     pub(crate) offload: Offload,
     /// Bytes of the header.
     pub(crate) length: usize,
     pub(crate) segments: usize,
-}
-
-/// A segment of a slot.
-#[derive(Clone, Copy)]
-pub(crate) struct Segment {
-    pub(crate) page: PageNumber,
-    pub(crate) offset: usize,
-    pub(crate) bytes: usize,
-}
-
-impl Segment {
-    #[inline]
-    pub(crate) fn of(word: u64) -> Self {
-        let (page, offset) = (PageNumber(word & 0xffff_ffff), (word >> 32 & 0xfff) as usize);
-        Self { page, offset, bytes: (word >> 44) as usize }
-    }
-
-    /// Fails unless it lies in its page.
-    #[inline]
-    pub(crate) fn checked(word: u64, index: usize) -> Outcome<Self> {
-        let segment = Self::of(word);
-        if segment.bytes == 0 || segment.offset + segment.bytes > PAGE_SIZE as usize {
-            return refuse(Error::BadArgument, BAD_SEGMENT + index as u64);
-        }
-        Ok(segment)
-    }
 }
 
 impl Kernel {
@@ -98,19 +72,22 @@ impl Kernel {
     }
 
     fn send_slots(&self, key: KeyIndex, page: PageNumber, first: u64, count: u64) -> Outcome<u64> {
-        let Some(info) = memory::info(page) else { return self.refuse_ring(key, page) };
-        let Some(ring) = self.memory.get::<Ring>(page) else { return self.refuse_ring(key, page) };
-        let Some(network) = self.network.as_deref() else { return self.refuse_ring(key, page) };
+        let ring_of = |info| Some((info, self.memory.get::<Ring>(page)?, self.network.as_deref()?));
+        let Some((info, ring, network)) = memory::info(page).and_then(ring_of) else {
+            self.key(key)?;
+            self.network()?;
+            return self.writable_ring(key, page).and(refuse(Error::Gone, page.0));
+        };
         let list = access_list(info);
         let rights = self.rights_on_list(key, list)?;
         permit(rights, Rights::WRITE)?;
         if count > SEND_ROWS {
             return refuse(Error::TooMany, SEND_ROWS);
         }
-        if ring.has_ended() {
+        if ring.ended {
             return refuse(Error::Gone, page.0);
         }
-        let slots = ring.send_slots() as u64;
+        let slots = ring.send_slots as u64;
         if first >= slots || count > slots || count == 0 {
             return refuse(Error::BadArgument, if count == 0 { 3 } else { 2 });
         }
@@ -127,15 +104,6 @@ impl Kernel {
         Ok(sent)
     }
 
-    /// Why nothing is sent from a page: the caller has no such key, there is no network, or the page is no ring.
-    #[cold]
-    fn refuse_ring(&self, key: KeyIndex, page: PageNumber) -> Outcome<u64> {
-        self.key(key)?;
-        self.network()?;
-        self.writable_ring(key, page)?;
-        refuse(Error::Gone, page.0)
-    }
-
     /// Sends the frame of one slot.
     #[inline(always)]
     fn send_slot<'a>(&'a self, sender: &mut Sender<'a>, slot: usize) -> Outcome<()> {
@@ -143,8 +111,8 @@ impl Kernel {
             return refuse(Error::Again, 0);
         }
         self.spend(cost::SEND);
-        let Some((page, word)) = sender.ring.send_slot(slot) else { return refuse(Error::Gone, slot as u64) };
-        let [state, number, offload, counts] = page.words(word);
+        let Some(words) = sender.ring.send_slot(slot) else { return refuse(Error::Gone, slot as u64) };
+        let (state, number, offload, counts) = (words.read(0), words.read(1), words.read(2), words.read(3));
         if state != 1 {
             return refuse(Error::BadArgument, 2);
         }
@@ -153,13 +121,15 @@ impl Kernel {
             return refuse(Error::BadArgument, BAD_COUNTS);
         }
         let offload = offload_of(offload, length)?;
-        let (filter, info) = self.allowed_filter(sender, number)?;
-        copy_header((page, word + HEADER_WORD), length, &filter.template, &sender.network.frame)?;
-        check_offload(&offload, &filter.template)?;
+        let (filter, info) = match sender.last {
+            Some(last) if last.0.number == number => last,
+            _ => self.allowed_filter(sender, number)?,
+        };
+        copy_header(&words, length, &offload, &filter.template, &sender.network.frame)?;
         let Some(info) = info.filter(|info| interface::offers(info, &offload)) else {
             return refuse(Error::Absent, filter.interface);
         };
-        let order = || Order { slot, page, segment: word + SEGMENT_WORD, offload, length, segments };
+        let order = || Order { slot, words, offload, length, segments };
         if filter.interface != LOOPBACK {
             return self.send_on_card(sender.key, sender.page, sender.network, &order(), filter.interface);
         }
@@ -169,31 +139,20 @@ impl Kernel {
         let piece = sender.network.frame.piece(FRAME, length);
         let frame = Received { interface: LOOPBACK, pieces: &[piece], offload };
         self.receive_by(info, sender.network, &frame, length);
-        sender.ring.note_sent(Some((page, word)), true);
+        sender.ring.note_sent(Some(words), true);
         Ok(())
     }
 
     /// The record of a filter that the caller may send by, and that of its interface if it is open.
     #[inline(always)]
-    fn allowed_filter<'a>(
-        &'a self,
-        sender: &mut Sender<'a>,
-        number: u64,
-    ) -> Outcome<(&'a Filter, Option<&'static InterfaceInfo>)> {
-        if let Some(last) = sender.last
-            && last.0.number == number
-        {
-            return Ok(last);
-        }
+    fn allowed_filter<'a>(&'a self, sender: &mut Sender<'a>, number: u64) -> Outcome<Allowed<'a>> {
         let filter = sender.network.filter(sender.network.installed(number)?);
         let (list, rights) = sender.list;
         permit(
             if filter.list == list { rights } else { self.rights_on_list(sender.key, filter.list)? },
             Rights::WRITE,
         )?;
-        let found = (filter, interface::open_record(filter.interface).ok());
-        sender.last = Some(found);
-        Ok(found)
+        Ok(*sender.last.insert((filter, interface::open_record(filter.interface).ok())))
     }
 
     /// Puts the segments of a frame to the machine itself behind its header; the length of the frame.
@@ -202,22 +161,31 @@ impl Kernel {
         let most = info.frame_bytes.load(Ordering::Relaxed) as usize;
         let mut length = order.length;
         for index in 0..order.segments {
-            let segment = Segment::checked(order.page.read(order.segment + index), index)?;
-            self.readable(key, segment.page)?;
-            if length + segment.bytes > most {
+            let (page, offset, size) = segment(order.words.read(SEGMENT_WORD + index), index)?;
+            self.readable(key, page)?;
+            if length + size > most {
                 return refuse(Error::BadArgument, BAD_SEGMENT + index as u64);
             }
             // The bytes so far, and all of them once more when they are delivered.
             let bytes = |count: usize| (count / cost::BYTES_PER_UNIT) as u32;
-            self.spend(cost::SEGMENT + bytes(segment.bytes));
-            if !self.has_room_for(bytes(length + segment.bytes) + cost::DELIVER) {
+            self.spend(cost::SEGMENT + bytes(size));
+            if !self.has_room_for(bytes(length + size) + cost::DELIVER) {
                 return refuse(Error::Again, index as u64);
             }
-            network.frame.write_from_page(FRAME + length, segment.page, segment.offset, segment.bytes);
-            length += segment.bytes;
+            network.frame.write_from_page(FRAME + length, page, offset, size);
+            length += size;
         }
         Ok(length)
     }
+}
+
+/// Page, offset and bytes of a segment.
+pub(crate) fn segment(word: u64, index: usize) -> Outcome<(PageNumber, usize, usize)> {
+    let (page, offset, bytes) = (PageNumber(word & 0xffff_ffff), (word >> 32 & 0xfff) as usize, (word >> 44) as usize);
+    if bytes == 0 || offset + bytes > PAGE_SIZE as usize {
+        return refuse(Error::BadArgument, BAD_SEGMENT + index as u64);
+    }
+    Ok((page, offset, bytes))
 }
 
 /// What a slot asks of the device. It concerns the header alone, which is copied.
@@ -242,31 +210,33 @@ fn offload_of(word: u64, header: usize) -> Outcome<Offload> {
     if word >> 32 & 0xff > 1 || !is_whole || !is_cut { refuse(Error::BadArgument, BAD_OFFLOAD) } else { Ok(offload) }
 }
 
-/// Copies a header. Fails unless the copy is one that the filter allows.
+/// Copies a header. Fails unless the copy is one that the filter allows, and stays it.
 #[inline(always)]
-fn copy_header((page, word): (&Pinned, usize), length: usize, template: &Template, to: &DeviceBuffer) -> Outcome<()> {
+fn copy_header(
+    slot: &SlotWords<'_>,
+    length: usize,
+    offload: &Offload,
+    template: &Template,
+    to: &DeviceBuffer,
+) -> Outcome<()> {
     if template.end > length {
         return refuse(Error::NotPermitted, ABOUT_ATOMS + length as u64);
     }
-    let first = page.words(word);
+    let word = |index| slot.read(HEADER_WORD + index);
+    let first = [word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7)];
     to.write_words(FRAME, first);
     if length > size_of_val(&first) {
-        to.write_words(FRAME + size_of_val(&first), page.words::<8>(word + first.len()));
+        let rest = [word(8), word(9), word(10), word(11), word(12), word(13), word(14), word(15)];
+        to.write_words(FRAME + size_of_val(&first), rest);
     }
-    match template.differs(first) {
-        Some(byte) => refuse(Error::NotPermitted, ABOUT_ATOMS + byte as u64),
-        None => Ok(()),
+    if let Some(byte) = template.differs(first) {
+        return refuse(Error::NotPermitted, ABOUT_ATOMS + byte as u64);
     }
-}
-
-/// Fails if a device would write a byte that the filter fixes.
-#[inline(always)]
-fn check_offload(offload: &Offload, template: &Template) -> Outcome<()> {
-    if offload.partial {
-        let at = usize::from(offload.start) + usize::from(offload.offset);
-        if let Some(byte) = [at, at + 1].into_iter().find(|byte| template.fixes(*byte)) {
-            return refuse(Error::NotPermitted, ABOUT_ATOMS + byte as u64);
-        }
+    let at = usize::from(offload.start) + usize::from(offload.offset);
+    if offload.partial
+        && let Some(byte) = [at, at + 1].into_iter().find(|byte| template.fixes(*byte))
+    {
+        return refuse(Error::NotPermitted, ABOUT_ATOMS + byte as u64);
     }
     Ok(())
 }

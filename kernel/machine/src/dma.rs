@@ -14,6 +14,7 @@ use crate::packet::Piece;
 use abi::PageNumber;
 use abi::page::{PageInfo, PageKind};
 use core::arch::asm;
+use core::marker::PhantomData;
 use core::num::NonZeroU32;
 use core::sync::atomic::Ordering;
 
@@ -62,27 +63,21 @@ impl Pinned {
     /// Reads a word of the page once. Programs may write it meanwhile.
     #[inline(always)]
     pub fn read(&self, index: usize) -> u64 {
-        assert!(index < (PAGE_SIZE / 8) as usize, "outside of the page");
-        // SAFETY: the word lies in an ordinary page, which a pinned page stays; no reference to it exists, and a
-        // volatile read of a machine word is whole.
-        unsafe { ((direct(self.page().address()) + index as u64 * 8) as *const u64).read_volatile() }
+        self.words::<1>(index).read(0)
     }
 
-    /// Reads words of the page from this one on, each once. Programs may write them meanwhile.
+    /// One of the runs of so many words that the page consists of.
     #[inline(always)]
-    pub fn words<const COUNT: usize>(&self, first: usize) -> [u64; COUNT] {
-        assert!(first <= (PAGE_SIZE / 8) as usize - COUNT, "outside of the page");
-        let from = (direct(self.page().address()) + first as u64 * 8) as *const u64;
-        // SAFETY: as in `read`; all of them lie in the page.
-        core::array::from_fn(|index| unsafe { from.add(index).read_volatile() })
+    pub fn words<const COUNT: usize>(&self, run: usize) -> Words<'_, COUNT> {
+        assert!(run < (PAGE_SIZE / 8) as usize / COUNT, "outside of the page");
+        let first = (direct(self.page().address()) + (run * COUNT) as u64 * 8) as *mut u64;
+        Words { first, page: PhantomData }
     }
 
     /// Writes a word of the page.
     #[inline(always)]
     pub fn write(&self, index: usize, value: u64) {
-        assert!(index < (PAGE_SIZE / 8) as usize, "outside of the page");
-        // SAFETY: as in `read`.
-        unsafe { ((direct(self.page().address()) + index as u64 * 8) as *mut u64).write_volatile(value) };
+        self.words::<1>(index).write(0, value);
     }
 
     /// Copies a part of a piece into the page.
@@ -107,6 +102,32 @@ impl Pinned {
         assert!(end.is_some_and(|end| end as u64 <= PAGE_SIZE), "outside of the page");
         let address = self.page().address() + offset as u64;
         Part { segment: Segment { address, length: length as u32, direction }, pin: Some(self) }
+    }
+}
+
+/// A run of words in a pinned page: its address is computed and checked once. Programs may write the words meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub struct Words<'a, const COUNT: usize> {
+    first: *mut u64,
+    page: PhantomData<&'a Pinned>,
+}
+
+impl<const COUNT: usize> Words<'_, COUNT> {
+    /// Reads one of them, once.
+    #[inline(always)]
+    pub fn read(&self, index: usize) -> u64 {
+        assert!(index < COUNT, "outside of the words");
+        // SAFETY: the word lies in an ordinary page, which a pinned page stays, and its pin is borrowed; no reference
+        // to it exists, and a volatile read of a machine word is whole.
+        unsafe { self.first.add(index).read_volatile() }
+    }
+
+    /// Writes one of them.
+    #[inline(always)]
+    pub fn write(&self, index: usize, value: u64) {
+        assert!(index < COUNT, "outside of the words");
+        // SAFETY: as in `read`.
+        unsafe { self.first.add(index).write_volatile(value) };
     }
 }
 
@@ -183,7 +204,7 @@ impl DeviceBuffer {
 
     #[inline(always)]
     pub(crate) fn address(&self, offset: usize, length: usize) -> u64 {
-        assert!(offset.checked_add(length).is_some_and(|end| end <= self.length), "outside of the device buffer");
+        assert!(length <= self.length && offset <= self.length - length, "outside of the device buffer");
         self.base + offset as u64
     }
 
