@@ -47,8 +47,8 @@ struct Sender<'a> {
     network: &'a Network,
     page: PageNumber,
     ring: &'a Ring,
-    /// The access list of the ring, and what the key opens by it.
-    list: (PageNumber, Rights),
+    /// The access list of the ring, by which the key gives *write*.
+    list: PageNumber,
     last: Option<Allowed<'a>>,
 }
 
@@ -79,8 +79,7 @@ impl Kernel {
             return self.writable_ring(key, page).and(refuse(Error::Gone, page.0));
         };
         let list = access_list(info);
-        let rights = self.rights_on_list(key, list)?;
-        permit(rights, Rights::WRITE)?;
+        permit(self.rights_on_list(key, list)?, Rights::WRITE)?;
         if count > SEND_ROWS {
             return refuse(Error::TooMany, SEND_ROWS);
         }
@@ -91,7 +90,7 @@ impl Kernel {
         if first >= slots || count > slots || count == 0 {
             return refuse(Error::BadArgument, if count == 0 { 3 } else { 2 });
         }
-        let mut sender = Sender { key, network, page, ring, list: (list, rights), last: None };
+        let mut sender = Sender { key, network, page, ring, list, last: None };
         let (mut sent, mut slot) = (0, first);
         while sent < count && !(sent > 0 && self.is_spent()) {
             match self.send_slot(&mut sender, slot as usize) {
@@ -147,11 +146,9 @@ impl Kernel {
     #[inline(always)]
     fn allowed_filter<'a>(&'a self, sender: &mut Sender<'a>, number: u64) -> Outcome<Allowed<'a>> {
         let filter = sender.network.filter(sender.network.installed(number)?);
-        let (list, rights) = sender.list;
-        permit(
-            if filter.list == list { rights } else { self.rights_on_list(sender.key, filter.list)? },
-            Rights::WRITE,
-        )?;
+        if filter.list != sender.list {
+            permit(self.rights_on_list(sender.key, filter.list)?, Rights::WRITE)?;
+        }
         Ok(*sender.last.insert((filter, interface::open_record(filter.interface).ok())))
     }
 

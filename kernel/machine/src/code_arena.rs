@@ -139,8 +139,9 @@ impl CodeArena {
         // SAFETY: the classifier's compiler put code of this type there. It reads the packet within its length and its
         // own tables, and writes nothing but its stack.
         let classify: Classify = unsafe { core::mem::transmute(base.add(entry)) };
-        let packet = (frame.address - PREFIX as u64) as *const u8;
-        classify(packet, frame.length + PREFIX, words.as_ptr(), base)
+        // A piece and the bytes before it lie in one buffer: neither sum overflows.
+        let packet = frame.address.wrapping_sub(PREFIX as u64) as *const u8;
+        classify(packet, frame.length.wrapping_add(PREFIX), words.as_ptr(), base)
     }
 }
 

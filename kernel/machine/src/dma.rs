@@ -205,7 +205,7 @@ impl DeviceBuffer {
     #[inline(always)]
     pub(crate) fn address(&self, offset: usize, length: usize) -> u64 {
         assert!(length <= self.length && offset <= self.length - length, "outside of the device buffer");
-        self.base + offset as u64
+        self.base.wrapping_add(offset as u64)
     }
 
     /// A part of it for the device.
