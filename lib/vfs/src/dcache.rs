@@ -207,7 +207,7 @@ impl<'a> Dcache<'a> {
         self.look_up(directory, &Name::of(name)?)
     }
 
-    #[inline]
+    #[inline(always)]
     fn look_up(self, directory: u64, name: &Name) -> Option<Named> {
         let [first, second] = self.name_set(name.hash(directory));
         name.in_entry(first, directory).or_else(|| name.in_entry(second, directory))

@@ -352,7 +352,9 @@ impl AddressSpace {
     ) -> Result<()> {
         let mut start = range.start;
         loop {
-            let next = self.areas.parts(start, range.end).nth(AREAS_AT_ONCE);
+            // As many pages have no more areas.
+            let is_short = range.end - start <= AREAS_AT_ONCE as u64 * PAGE_SIZE;
+            let next = if is_short { None } else { self.areas.parts(start, range.end).nth(AREAS_AT_ONCE) };
             let end = next.map_or(range.end, |area| area.start);
             action(self, pages, start, end)?;
             if end == range.end {

@@ -176,6 +176,7 @@ impl PageRecord {
     }
 
     /// The entries of the pages from `start` on that are kept together with its own; those missing are 0.
+    #[inline]
     pub fn chunk_of(&self, start: u64) -> &[u64] {
         const NONE: [u64; CHUNK_PAGES as usize] = [0; CHUNK_PAGES as usize];
         &self.chunks.get(&(start / CHUNK_BYTES)).map_or(&NONE, |chunk| &chunk.entries)[index(start)..]
@@ -228,6 +229,7 @@ impl PageRecord {
     }
 
     /// The entries in `start..end`, with their addresses, in ascending order.
+    #[inline]
     pub fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
         let (first, behind) = (start / CHUNK_BYTES, end.div_ceil(CHUNK_BYTES));
         // Mostly it is one chunk, which is found quicker than the first of several.

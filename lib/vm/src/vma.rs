@@ -230,6 +230,7 @@ impl VmaList {
     }
 
     /// The first area of which a part lies in `start..end`.
+    #[inline]
     fn first_within(&self, start: u64, end: u64) -> Option<Place> {
         let first = match self.all.last_at(start) {
             Some(place) if start < self.all.at(place).end => place,

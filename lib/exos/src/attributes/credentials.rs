@@ -68,9 +68,15 @@ impl Drop for Turn<'_> {
 
 impl ProcessCredentials {
     /// The record of the running thread.
+    #[inline]
     pub fn lock(&self) -> Guard<'_, Credentials> {
+        if self.differ() { self.lock_of_thread() } else { self.common.lock() }
+    }
+
+    #[cold]
+    fn lock_of_thread(&self) -> Guard<'_, Credentials> {
         let own = &thread_attributes().own_credentials;
-        if self.differ() && own.is_used() { own.credentials.lock() } else { self.common.lock() }
+        if own.is_used() { own.credentials.lock() } else { self.common.lock() }
     }
 
     /// The common record.

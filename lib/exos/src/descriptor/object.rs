@@ -363,6 +363,7 @@ impl OpenFile {
     }
 
     /// Reads at `place`, or at the offset, which advances by as much.
+    #[inline]
     fn read_at(&self, place: Option<u64>, read: impl FnOnce(u64) -> Result<u64>) -> Result<u64> {
         if let Some(place) = place {
             return read(place);
@@ -598,6 +599,7 @@ impl OpenFile {
     }
 
     /// Whether the other end is gone.
+    #[inline]
     pub fn is_hung_up(&self) -> bool {
         match &self.object {
             Object::Pipe(pipe, side) => pipe.is_hung_up(*side),

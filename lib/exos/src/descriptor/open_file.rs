@@ -171,17 +171,20 @@ impl OpenFile {
     }
 
     /// The offset.
+    #[inline]
     pub fn offset(&self) -> u64 {
         (descriptors().offsets.get)(self)
     }
 
     /// Sets the offset.
+    #[inline]
     pub fn set_offset(&self, offset: u64) {
         (descriptors().offsets.set)(self, offset);
     }
 
     /// Holds the offset, where others may use it too: reads and writes of all of them come one after the other, as on
     /// Linux. A relative that keeps it for seconds is not waited for: what it does to the offset is between relatives.
+    #[inline]
     pub fn hold_offset(&self) -> Option<Held<'static>> {
         const PATIENCE: u64 = 5_000_000_000;
         let is_shared = self.record.state().load(Acquire) as u32 > 1 || descriptors().has_threads.load(Relaxed);
@@ -332,6 +335,7 @@ impl OpenFile {
     }
 
     /// One descriptor more of this process stands for it: for the table, or to be closed.
+    #[inline]
     pub fn duplicate(&self) -> Self {
         self.descriptors.fetch_add(1, Relaxed);
         self.refer_for(domain().environment());
@@ -357,6 +361,7 @@ impl OpenFile {
     }
 
     /// One descriptor less; the last one lets go of the object, once no call of another thread works with it.
+    #[inline]
     pub fn close(self) {
         descriptors().close_or_leave(self);
     }

@@ -104,6 +104,7 @@ pub fn fix_up(rip: u64) -> Option<u64> {
 
 /// Makes sure that a range of the program's memory is in place, so that a copy under a lock does not fault: the fault
 /// could need the lock. The range is cut to what can be reached; nothing at all is `EFAULT`.
+#[inline]
 pub fn prepare(address: u64, bytes: u64, write: bool) -> Result<u64> {
     check(address, bytes)?;
     prepare_checked(address, bytes, write)
@@ -118,6 +119,7 @@ pub fn prepare(address: u64, bytes: u64, write: bool) -> Result<u64> {
 ///
 /// # Errors
 /// `EFAULT` where the first byte cannot be reached; what `action` returns.
+#[inline]
 pub fn with_range<T>(address: u64, bytes: u64, write: bool, mut action: impl FnMut(u64) -> Result<T>) -> Result<T> {
     loop {
         let reachable = prepare(address, bytes, write)?;

@@ -76,21 +76,25 @@ impl Ring {
     }
 
     /// Bytes that can be written.
+    #[inline]
     pub fn room(self) -> Result<u64> {
         Ok(self.size().saturating_sub(self.waiting()?))
     }
 
     /// The first stretch to read of at most `bytes` bytes.
+    #[inline]
     pub fn to_read(self, bytes: u64) -> Result<Stretch> {
         Ok(self.stretch(self.read, bytes.min(self.waiting()?)))
     }
 
     /// The first stretch to write of at most `bytes` bytes.
+    #[inline]
     pub fn to_write(self, bytes: u64) -> Result<Stretch> {
         Ok(self.to_write_into(self.room()?, bytes))
     }
 
     /// The same where the room is known.
+    #[inline]
     pub fn to_write_into(self, room: u64, bytes: u64) -> Stretch {
         self.stretch(self.written, bytes.min(room))
     }

@@ -43,6 +43,7 @@ const fn with_found(polled: u64, found: u16) -> u64 {
 }
 
 /// The open file of an entry; nothing where the entry is skipped.
+#[inline]
 fn description_of(call: &Call<'_>, polled: u64) -> Option<Result<Used>> {
     u64::try_from(polled as i32).ok().map(|number| call.process.descriptors.description(number))
 }
