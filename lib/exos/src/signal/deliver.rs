@@ -80,7 +80,7 @@ pub fn raise_fault(signal: u32, code: i32, address: u64, fault: [u64; 3]) {
 
 /// Signals that wait for the running thread, or for its process where they are this thread's to take, as far as it does
 /// not block them.
-#[inline]
+#[inline(always)]
 pub fn pending() -> u64 {
     let thread = thread_signals();
     let common = signal_state().page.signals().load(Acquire);
