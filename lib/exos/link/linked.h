@@ -8,8 +8,8 @@
 #ifndef EXOS_LINKED_H
 #define EXOS_LINKED_H
 
-/* Offset from GS base of the word that holds the entry of the library. */
-#define EXOS_ENTRY 0xf90
+/* Offset from GS base of the word that holds the entry of the library: the last one of its page. */
+#define EXOS_ENTRY 0xff8
 
 /* A Linux call: its number, and its arguments in the order of Linux. The result is what the kernel of Linux would give: a
  * negative error number for a refusal. Not for clone, clone3, vfork, execve, execveat and rt_sigreturn, which come back

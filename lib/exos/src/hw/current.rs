@@ -5,7 +5,8 @@
 //! it. So no layer needs the types of the layers above it. `process::current` fills in the words of a process.
 //!
 //! Invariants:
-//! - a word from [`word::PROCESS`] on holds 0, or the address of a record of the type that [`Holds`] names for it;
+//! - a word from [`word::PROCESS`] on holds 0, or the address of a record of the type that [`Holds`] names for it; the
+//!   last one leads to no record;
 //! - it has one such type, because a trait has one implementation for a type;
 //! - records are never freed, and fork copies the heap that they lie in: an address stays right, in a child too;
 //! - such a word that is not 0 never changes.
@@ -17,47 +18,52 @@ use runtime::lock::Lock;
 
 /// Free words of the area that ExOS uses, by their index.
 pub mod word {
+    use runtime::area::FREE_WORDS;
+
+    /// The state of a service, where the environment runs one.
+    pub const SERVICE: usize = 0;
     /// The number of the process, for `getpid` without a table.
-    pub const NUMBER: usize = 0;
-    /// Where stubs of rewritten calls jump.
-    pub const STUB_ENTRY: usize = 1;
+    pub const NUMBER: usize = 1;
     /// Not 0 once a fault in ExOS has made the process end.
     pub const GIVEN_UP: usize = 2;
-    /// The state of a service, where the environment runs one.
-    pub const SERVICE: usize = 3;
-    /// The process (`process::current`). From here on words lead to records.
-    pub const PROCESS: usize = 4;
+    /// The process (`process::current`). From here on words lead to records, but for the last one.
+    pub const PROCESS: usize = 3;
     /// The thread (`process::current`).
-    pub const THREAD: usize = 5;
+    pub const THREAD: usize = 4;
     /// The protection domain of the process.
-    pub const DOMAIN: usize = 6;
+    pub const DOMAIN: usize = 5;
     /// The context of the thread.
-    pub const THREAD_CONTEXT: usize = 7;
+    pub const THREAD_CONTEXT: usize = 6;
     /// The connection to the server.
-    pub const FILES: usize = 8;
+    pub const FILES: usize = 7;
     /// The attributes of the process.
-    pub const ATTRIBUTES: usize = 9;
+    pub const ATTRIBUTES: usize = 8;
     /// The attributes of the thread.
-    pub const THREAD_ATTRIBUTES: usize = 10;
+    pub const THREAD_ATTRIBUTES: usize = 9;
     /// The table of up-calls.
-    pub const UPCALLS: usize = 11;
+    pub const UPCALLS: usize = 10;
     /// The signal state of the process.
-    pub const SIGNAL: usize = 12;
+    pub const SIGNAL: usize = 11;
     /// The signal state of the thread.
-    pub const THREAD_SIGNALS: usize = 13;
+    pub const THREAD_SIGNALS: usize = 12;
     /// The timers of the process.
-    pub const TIMERS: usize = 14;
+    pub const TIMERS: usize = 13;
     /// The wait state of the thread.
-    pub const WAIT: usize = 15;
+    pub const WAIT: usize = 14;
     /// The descriptors of the process.
-    pub const DESCRIPTORS: usize = 16;
+    pub const DESCRIPTORS: usize = 15;
     /// Its records of open descriptions.
-    pub const RECORDS: usize = 17;
+    pub const RECORDS: usize = 16;
     /// Its exported pages.
-    pub const EXPORTED: usize = 18;
+    pub const EXPORTED: usize = 17;
     /// The terminal that controls it.
-    pub const TERMINAL: usize = 19;
+    pub const TERMINAL: usize = 18;
+    /// Where stubs of rewritten calls jump, and programs that are linked with ExOS (`lib/exos/link/linked.h`): the last
+    /// word of the page, so that it stays where it is when others come.
+    pub const STUB_ENTRY: usize = FREE_WORDS - 1;
 }
+
+const _: () = assert!(area::free_offset(word::STUB_ENTRY) == 0xff8, "`EXOS_ENTRY` of linked.h is this offset");
 
 /// A word of the area, by its index.
 #[derive(Debug)]
@@ -75,7 +81,7 @@ pub fn record<const INDEX: usize>() -> &'static <Word<INDEX> as Holds>::Record
 where
     Word<INDEX>: Holds,
 {
-    const { assert!(INDEX >= word::PROCESS, "this word leads to no record") };
+    const { assert!(INDEX >= word::PROCESS && INDEX < word::STUB_ENTRY, "this word leads to no record") };
     let address = area::constant_word::<INDEX>();
     assert!(address != 0, "this environment runs no process");
     // SAFETY: the word is not 0, so that it holds the address of such a record, by the invariants above.
