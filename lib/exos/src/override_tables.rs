@@ -49,7 +49,8 @@ impl ImageTables {
             process_time: cpu_time::own_time,
             trim: spawn_cache::trim,
         };
-        Self { quick: quick(&tables.calls), tables, unborn: &UNBORN, install_gate: gate::install, upcalls }
+        let (child_entry, install_gate) = (child_start::child_entry, gate::install);
+        Self { quick: quick(&tables.calls), tables, unborn: &UNBORN, child_entry, install_gate, upcalls }
     }
 }
 

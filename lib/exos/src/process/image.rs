@@ -56,6 +56,8 @@ pub struct ImageTables {
     pub quick: Operations,
     /// The calls of a deferred vfork child.
     pub unborn: &'static Operations,
+    /// The first function of a child that fork made.
+    pub child_entry: extern "C" fn(u64),
     /// Declares the entries and handlers of a process.
     pub install_gate: fn(),
     /// What layers below have those above do.

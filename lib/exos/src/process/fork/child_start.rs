@@ -9,16 +9,14 @@ use crate::hw::cpu_time::Transferred;
 use crate::hw::current::word;
 use crate::hw::domain::Domain;
 use crate::hw::mapping::Mappings;
-use crate::hw::page_tables::PageTables;
 use crate::hw::{fpu, library_image};
 use crate::process::children::Children;
 use crate::process::current::{adopt, process, thread};
-use crate::process::fork::Options;
+use crate::process::fork::fork_state::ForkState;
 use crate::process::futex::Futexes;
 use crate::process::process_record::{Lists, Memory, Process, Program, option};
 use crate::process::spawn_cache::SpawnCache;
 use crate::process::thread::Thread;
-use crate::process::vfork_sharing::SharedMemoryLink;
 use crate::terminal;
 use unix_core::process::public_page as public;
 
@@ -55,62 +53,6 @@ use unix_core::session::{command, first_process};
 use unix_core::signal::timer::Timers;
 use vfs::namespace::ROOT;
 use vm::address_space::AddressSpace;
-
-/// What a child finds in its copy of the heap.
-#[derive(Debug)]
-pub struct ForkState {
-    context: Context,
-    mailbox: PageNumber,
-    options: Options,
-    parent: u64,
-    parent_mailbox: PageNumber,
-    memory: Option<ChildMemory>,
-    /// Pages of the window that the server and the child have, and where its parent has its own.
-    pub(in crate::process) window: Option<(u64, Vec<PageNumber>)>,
-}
-
-/// The memory of a child that does not share its parent's page tables; without any there is nothing in it.
-#[derive(Clone, Debug, Default)]
-pub struct ChildMemory {
-    /// Its tables.
-    pub tables: PageTables,
-    /// Pages that are copies: address, and entry in the table.
-    pub copied: Vec<(u64, u64)>,
-    /// Whether they map the pages of files, too, that its parent's do.
-    pub has_files: bool,
-}
-
-impl ForkState {
-    /// For a child whose program resumes at `context`, if it does.
-    pub fn new(context: &Context, mailbox: PageNumber, options: Options) -> Self {
-        let process = process();
-        let parent_mailbox = process.signal.mailbox.lock().window().pages()[0];
-        Self {
-            context: *context,
-            mailbox,
-            options,
-            parent: process.environment(),
-            parent_mailbox,
-            memory: None,
-            window: None,
-        }
-    }
-
-    /// Whether the child borrows its parent's memory: what it writes is the parent's.
-    pub fn borrows_memory(&self) -> bool {
-        self.options.vfork_link.as_ref().is_some_and(SharedMemoryLink::shares)
-    }
-
-    /// Whether the child begins with another program than its parent's.
-    pub fn executes(&self) -> bool {
-        self.options.executes
-    }
-
-    /// The child has tables of its own.
-    pub fn set_memory(&mut self, memory: ChildMemory) {
-        self.memory = Some(memory);
-    }
-}
 
 /// The first function of a child, which finds a [`ForkState`] in its parent's spawn cache.
 pub extern "C" fn child_entry(_argument: u64) {

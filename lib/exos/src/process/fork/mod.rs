@@ -8,6 +8,7 @@
 
 pub mod child_start;
 pub mod fork_locks;
+pub mod fork_state;
 pub mod vfork_deferred;
 pub mod vfork_sharing;
 
@@ -27,19 +28,17 @@ use abi::page_table::{MapRow, PAGE, PRESENT, WRITE};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
-use child_start::{ChildMemory, ForkState};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use fork_locks::AllLocks;
+use fork_state::{ChildMemory, ForkState, Options};
 use linux_abi::address_map::{PAGE_SIZE, PARENT_MAILBOX};
 use linux_abi::errno::{Errno, Result};
-use linux_raw_sys::general as linux;
 use runtime::address_space::Access;
 use runtime::page::Allocator;
 use runtime::upcall::Context;
 use runtime::vector;
 use runtime::window::WINDOW_PAGES;
 use runtime::{PageNumber, critical_section, heap};
-use vfork_sharing::SharedMemoryLink;
 use vm::address_space::AddressSpace;
 use vm::page_record::{COPY_ON_WRITE, page_of};
 use vm::spawn_cache::SharedMappings;
@@ -62,39 +61,6 @@ const MAPPED_AT_ONCE: usize = 256;
 const FILES_AT_ONCE: usize = 64;
 /// Pages of a small process besides those of its program.
 const ROWS: usize = 64;
-
-/// How a child differs from a plain copy.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Signal that tells the parent of its end.
-    pub exit_signal: u32,
-    /// Base of FS, if it gets another one.
-    pub segment_base: Option<u64>,
-    /// Where its number is stored in its memory; 0: nowhere.
-    pub set_number: u64,
-    /// Where its number is cleared in its memory when it ends; 0: nowhere.
-    pub clear_number: u64,
-    /// Whether no function of the program handles its signals (`CLONE_CLEAR_SIGHAND`).
-    pub clears_handlers: bool,
-    /// What its parent waits for, if it does.
-    pub vfork_link: Option<SharedMemoryLink>,
-    /// Whether it begins with the program in `Process::exec`; another thread may have left that there for its own
-    /// process.
-    pub executes: bool,
-}
-
-impl Options {
-    /// A plain copy.
-    pub const PLAIN: Self = Self {
-        exit_signal: linux::SIGCHLD,
-        segment_base: None,
-        set_number: 0,
-        clear_number: 0,
-        clears_handlers: false,
-        vfork_link: None,
-        executes: false,
-    };
-}
 
 /// Copies the running process; the result is the child's number. Its program resumes at `context`, or begins with the
 /// exec request.
@@ -131,7 +97,9 @@ fn fill(ready: &mut SpareEnvironment, nursery: &mut SpawnCache, context: &Contex
     // A program that begins asks the server; any other child may not. The parent has one thread then: it opens nothing
     // meanwhile.
     let begins = options.executes;
-    let mut inherited = ForkState::new(context, ready.mailbox(), options);
+    let parent_mailbox = process().signal.mailbox.lock().window().pages()[0];
+    let parent = (process().environment(), parent_mailbox);
+    let mut inherited = ForkState::new(context, ready.mailbox(), options, parent);
     if begins {
         // It maps none of the files that are mapped here.
         let mapped = process().memory.lock().space.files();

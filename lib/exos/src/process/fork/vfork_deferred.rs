@@ -19,7 +19,8 @@ use crate::process::call::make_again;
 use crate::process::children::Child;
 use crate::process::current::{process, thread};
 use crate::process::exec::ExecRequest;
-use crate::process::fork::{self, Options};
+use crate::process::fork;
+use crate::process::fork::fork_state::{DeferredChild, Options};
 use crate::process::process_record::Process;
 use crate::process::vfork_sharing::SharedMemoryLink;
 use alloc::boxed::Box;
@@ -28,26 +29,10 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use linux_abi::errno::{Errno, Result};
 use runtime::area::Area;
 use runtime::upcall::Context;
-use runtime::vector::State;
 use runtime::{EnvironmentId, syscall};
 use unix_core::process::exit_status::Status;
 use unix_core::process::public_page::STATUS_WORD;
 use unix_core::signal::frame::Information;
-
-/// The state that its parent resumes with, and the one that the child begins with.
-#[derive(Debug)]
-pub struct DeferredChild {
-    /// Where the parent resumes.
-    parent: Context,
-    /// Its vector registers.
-    vectors: State,
-    /// Signals that the parent blocks.
-    blocked_by_parent: u64,
-    /// Signals that the child blocks.
-    blocked: u64,
-    /// Signal that tells the parent of its end.
-    exit_signal: u32,
-}
 
 /// Whether a child of the running thread may wait to begin.
 pub fn can_be(process: &Process) -> bool {

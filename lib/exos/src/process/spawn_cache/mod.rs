@@ -11,11 +11,11 @@ pub(super) mod child_space;
 pub(super) mod exec_template;
 pub mod spare_environment;
 
-use super::child_start::ForkState;
 use super::children::Child;
 use super::environment::{area_words, write_words};
 use super::exec::ExecRequest;
 use super::exec_file::ElfFile;
+use super::fork::fork_state::ForkState;
 use super::process_record::Process;
 use super::reclaim::still_present;
 use crate::descriptor::exported_pages;

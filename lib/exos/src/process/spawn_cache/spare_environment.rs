@@ -14,12 +14,12 @@ use crate::hw::env_create::create_of_parts;
 use crate::hw::mapping::{Mapping, Mappings, PAGE_WORDS};
 use crate::hw::page_tables::{PageTables, TableEditor};
 use crate::process::child_space::{self, SpareSpace, TableViews, fresh_tables};
-use crate::process::child_start::{self, ChildMemory};
 use crate::process::current::{self, process, thread};
 use crate::process::environment::{
     self, BORROWED_SLOT, EnvironmentBuilder, EnvironmentRef, GUARD, StartInfo, give_keys,
 };
 use crate::process::exec_template::ExecTemplate;
+use crate::process::fork::fork_state::ChildMemory;
 use crate::process::reclaim::still_present;
 use crate::process::spawn_cache::SpawnCache;
 use abi::budget::Resource;
@@ -94,7 +94,7 @@ impl EnvironmentParts {
 /// What every child of the running thread begins with.
 pub(in crate::process) fn beginning() -> StartInfo {
     StartInfo {
-        function: (child_start::child_entry as *const () as u64, 0),
+        function: (process().calls.image().child_entry as *const () as u64, 0),
         heap: heap::address(),
         records: current::words(process(), thread()),
         borrows: process().borrows_key(),

@@ -57,6 +57,12 @@ pub struct Thread {
     pub signals: ThreadSignals,
 }
 
+/// A thread that ended: what it was made of.
+#[derive(Clone, Debug)]
+pub struct DeadThread {
+    thread: &'static Thread,
+}
+
 impl Deref for Thread {
     type Target = ThreadContext;
     fn deref(&self) -> &ThreadContext {
@@ -172,6 +178,18 @@ impl Thread {
             self.set_robust_list(0);
         }
         head
+    }
+}
+
+impl DeadThread {
+    /// What the running thread leaves.
+    pub fn of(thread: &'static Thread) -> Self {
+        Self { thread }
+    }
+
+    /// Whether they are what this thread left.
+    pub fn are_of(&self, thread: &Thread) -> bool {
+        core::ptr::eq(self.thread, thread)
     }
 }
 

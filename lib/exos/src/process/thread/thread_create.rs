@@ -12,7 +12,7 @@ use crate::process::environment::{
     self, AREA_PAGES, EnvironmentRef, StartInfo, area_words, parts_of_area, write_words,
 };
 use crate::process::exit_handoff::inherit_from_thread;
-use crate::process::thread::Thread;
+use crate::process::thread::{DeadThread, Thread};
 use crate::process::{cpu_placement, current};
 use abi::budget::Resource;
 use abi::capability::Rights;
@@ -42,12 +42,6 @@ pub struct Options {
     pub set_number: [u64; 2],
     /// Where its number is cleared when it ends; 0: nowhere.
     pub clear_number: u64,
-}
-
-/// A thread that ended: what it was made of.
-#[derive(Clone, Debug)]
-pub struct DeadThread {
-    thread: &'static Thread,
 }
 
 /// Makes a thread that starts at `context`, on a stack of its own; the result is its number.
@@ -199,16 +193,4 @@ fn demolish(thread: &'static Thread) {
     }
     Allocator::own().free_many(&pages);
     heap::release_area(layout::area_index(place));
-}
-
-impl DeadThread {
-    /// What the running thread leaves.
-    pub fn of(thread: &'static Thread) -> Self {
-        Self { thread }
-    }
-
-    /// Whether they are what this thread left.
-    pub fn are_of(&self, thread: &Thread) -> bool {
-        core::ptr::eq(self.thread, thread)
-    }
 }
