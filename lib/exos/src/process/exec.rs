@@ -3,11 +3,12 @@
 //! Everything that can be refused is checked before the old program is gone; from then on an error ends the process.
 
 use super::exec_file::{self, ElfFile, ExecFile, read_from};
+use super::exec_request::{ExecPlan, ExecRequest, PreloadedObject};
 use super::exec_template::{ExecTemplate, ZEROS};
 use super::futex;
-use super::interpose::{self, Object};
+use super::interpose;
+use super::load_layout::{LoadedLayout, lay_out, place_movable};
 use super::setuid_handover;
-use crate::hw::mapping::Mappings;
 use crate::hw::{entropy, fpu, usercopy};
 use crate::loader::{cpu_entry, vdso};
 use crate::process::current::{process, thread};
@@ -21,13 +22,12 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Relaxed, Release};
-use linux_abi::address_map::{MOVABLE_BASE, PAGE_MASK, PAGE_SIZE, PROGRAM_END, STACK_TOP, page_up};
+use linux_abi::address_map::{PROGRAM_END, STACK_TOP};
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use program::elf::{self, Image};
 use program::initial_stack::{self, Auxiliary};
 use program::{load_segments, shebang};
-use runtime::lock::Lock;
 use runtime::upcall::Context;
 use runtime::{EnvironmentId, PageNumber, exposed};
 use unix_core::process::exit_status::Status;
@@ -36,40 +36,15 @@ use unix_core::server::protocol::FOLLOW;
 use vfs::namespace::access;
 use vm::address_space::{AddressSpace, PageOps};
 use vm::page_record::{FROM_FILE, page_of};
-use vm::table_scan::SPAN;
-use vm::vma::{Protection, Vma};
 
 /// Interpreters of scripts that may stand behind each other.
 const SCRIPTS: usize = 5;
 /// Pages that the library takes to find out whether it can run a program, mostly.
 const FOR_A_PROGRAM: u64 = 16;
-/// Pages that the stack begins with; it grows as it is touched.
-const FIRST_STACK: u64 = 33 * PAGE_SIZE;
 /// Exit status of a program whose preloaded objects cannot be loaded, as the C library's linker has it.
 const NOT_LOADED: u8 = 127;
 /// Flags of a program that begins: interrupts on.
 const FLAGS: u64 = 0x202;
-
-/// Where a program that begins has everything.
-#[derive(Clone, Debug)]
-pub struct LoadedLayout {
-    /// How far it lies from where its file would have it.
-    bias: u64,
-    /// The same of its interpreter; 0 where it has none.
-    interpreter_base: u64,
-    /// First instruction.
-    entry: u64,
-    /// Ranges that still need to be filled with zeros.
-    zeros: Vec<Range<u64>>,
-}
-
-/// A program that can be loaded: itself, and its interpreter.
-pub(super) struct ExecPlan {
-    program: Arc<ElfFile>,
-    interpreter: Option<Arc<ElfFile>>,
-    arguments: Vec<Vec<u8>>,
-    preloaded: Vec<Object>,
-}
 
 /// Replaces the program of the running process. On success `context` is where it begins. `goes`: the path leads through
 /// a descriptor that is closed now, so that the interpreter of a script would not find it.
@@ -113,15 +88,6 @@ fn check(plan: &mut ExecPlan, path: &[u8], environment: &[Vec<u8>]) -> Result<bo
     Ok(false)
 }
 
-/// A program that can be loaded, with all that it is to find: what a thread that is not the first leaves to the first.
-pub struct ExecRequest {
-    plan: ExecPlan,
-    pub(super) path: Vec<u8>,
-    pub(super) environment: Vec<Vec<u8>>,
-    /// Whether another environment is to run it.
-    is_for_another: bool,
-}
-
 impl ExecRequest {
     /// Finds and checks a program.
     ///
@@ -133,46 +99,6 @@ impl ExecRequest {
         let outcome = check(&mut plan, path, &environment);
         let is_for_another = outcome.inspect_err(|_| plan.close())?;
         Ok(Self { plan, path: path.to_vec(), environment, is_for_another })
-    }
-
-    /// Whether another environment is to run it than that of who asks.
-    pub const fn is_for_another(&self) -> bool {
-        self.is_for_another
-    }
-
-    /// The program, as a child is to find it: what was prepared before, if it is the same.
-    pub(super) fn prepare(
-        &self,
-        before: Option<Box<ExecTemplate>>,
-        windows: &Lock<Mappings>,
-    ) -> Option<Box<ExecTemplate>> {
-        let stack = self.stack();
-        match before {
-            Some(mut prepared) if prepared.is_of(&self.plan, stack) => {
-                prepared.renew(&self.plan);
-                return Some(prepared);
-            }
-            Some(mut other) => other.look_away(&mut windows.lock()),
-            None => {}
-        }
-        ExecTemplate::new(&self.plan, stack).map(Box::new)
-    }
-
-    /// Whether what is known of its files' pages is so still.
-    pub(super) fn is_current(&self) -> bool {
-        let files = process().files.lock();
-        self.plan.files().all(|one| files.are_current(&one.file.touched))
-    }
-
-    /// The lowest page of its stack that it is sure to write: the program soon writes below its initial stack.
-    fn stack(&self) -> u64 {
-        let [_, pointer] = initial_stack::measure(STACK_TOP, &self.path, &self.plan.arguments, &self.environment);
-        (pointer & PAGE_MASK) - PAGE_SIZE
-    }
-
-    /// Lets its files go.
-    pub fn close(&self) {
-        self.plan.close();
     }
 
     /// The program of a successor environment, which holds its node already.
@@ -187,22 +113,6 @@ impl ExecRequest {
         drop(files);
         let plan = plan_image(path, (file, head), arguments)?;
         Ok(Self { plan, path: path.to_vec(), environment, is_for_another: false })
-    }
-
-    /// Node of the program.
-    pub(super) fn node(&self) -> u64 {
-        self.plan.program.file.opened.node
-    }
-
-    /// Its arguments.
-    pub(super) fn arguments(&self) -> &[Vec<u8>] {
-        &self.plan.arguments
-    }
-}
-
-impl core::fmt::Debug for ExecRequest {
-    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        formatter.debug_struct("Request").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
@@ -241,11 +151,11 @@ pub(super) fn replace(context: &mut Context, request: &ExecRequest, prepared: Op
     if started.is_err() {
         super::exit::end(Status::Killed(linux::SIGSEGV));
     }
-    if plan.preloaded.iter().try_for_each(Object::load).is_err() {
+    if plan.preloaded.iter().try_for_each(PreloadedObject::load).is_err() {
         super::exit::end(Status::Exited(NOT_LOADED));
     }
     held.into_iter().for_each(|node| process().files.lock().hold(node, false));
-    plan.preloaded.iter().for_each(Object::close);
+    plan.preloaded.iter().for_each(PreloadedObject::close);
     Ok(())
 }
 
@@ -295,61 +205,6 @@ fn forget_if_cut(
 ) -> Result<()> {
     let is_current = process().files.lock().are_current(touched);
     if is_current { Ok(()) } else { space.drop_pages(pages, place.start, place.end) }
-}
-
-/// Says where everything of a program lies, and maps it: of its files the pages that were `touched`, and its stack from
-/// `stack` on.
-pub(super) fn lay_out(
-    (space, pages): (&mut AddressSpace, &mut impl PageOps),
-    plan: &ExecPlan,
-    touched: &[Cow<'_, PrefaultSet>],
-    stack: u64,
-) -> Result<LoadedLayout> {
-    let ElfFile { file, image } = &*plan.program;
-    let touched = |index: usize| touched.get(index).map_or(&[][..], |touched| &touched.pages);
-    let (first, last) = image.span();
-    let bias = if image.movable { MOVABLE_BASE - first } else { 0 };
-    let mut zeros = Vec::new();
-    load_segments::map((space, pages), (file.opened.node, touched(0)), image, bias, &mut zeros)?;
-    let end = page_up(last + bias).ok_or(Errno::ENOMEM)?;
-    space.brk = (end, end);
-    map_stack(space, pages, image.executable_stack)?;
-    let (entry, interpreter_base) = match &plan.interpreter {
-        None => (image.entry.wrapping_add(bias), 0),
-        Some(interpreter) => {
-            let ElfFile { file, image } = &**interpreter;
-            let base = place_interpreter(space, image)?;
-            load_segments::map((space, pages), (file.opened.node, touched(1)), image, base, &mut zeros)?;
-            (image.entry.wrapping_add(base), base)
-        }
-    };
-    space.fill_with_few_zeros(pages, stack..STACK_TOP);
-    Ok(LoadedLayout { bias, interpreter_base, entry, zeros })
-}
-
-impl ExecPlan {
-    /// Of the program, and of its interpreter.
-    fn of(files: impl IntoIterator<Item = Arc<ElfFile>>, arguments: Vec<Vec<u8>>) -> Result<Self> {
-        let mut files = files.into_iter();
-        let program = files.next().ok_or(Errno::ENOEXEC)?;
-        Ok(Self { program, interpreter: files.next(), arguments, preloaded: Vec::new() })
-    }
-
-    /// Its files but for what is preloaded, with what they say of themselves.
-    pub(super) fn files(&self) -> impl Iterator<Item = &Arc<ElfFile>> {
-        core::iter::once(&self.program).chain(&self.interpreter)
-    }
-
-    /// The nodes of these.
-    pub(super) fn nodes(&self) -> Vec<u64> {
-        self.files().map(|one| one.file.opened.node).collect()
-    }
-
-    /// Lets the files go.
-    fn close(&self) {
-        self.files().for_each(|one| one.file.close());
-        self.preloaded.iter().for_each(Object::close);
-    }
 }
 
 /// The path of a program as a shell would find it.
@@ -561,32 +416,6 @@ fn start_random() -> [u8; 16] {
         }
     }
     (u128::from(words[1]) << 64 | u128::from(words[0])).to_le_bytes()
-}
-
-/// Where an interpreter or an object goes, as a distance from where its file would have it.
-fn place_movable(space: &AddressSpace, image: &Image) -> Result<u64> {
-    let (first, last) = image.span();
-    if !image.movable {
-        return Ok(0);
-    }
-    let bytes = page_up(last - first).ok_or(Errno::ENOMEM)?;
-    Ok(space.areas.find_place(bytes)? - first)
-}
-
-/// The same of an interpreter, at the beginning of what a table translates. The libraries below it have tables of their
-/// own, which go as a whole when the program does.
-fn place_interpreter(space: &AddressSpace, image: &Image) -> Result<u64> {
-    let base = place_movable(space, image)?;
-    let (first, last) = image.span();
-    let lower = (base + first) & !(SPAN - 1);
-    let is_free = image.movable && space.areas.within(lower, base + last).is_empty();
-    Ok(if is_free { lower - first } else { base })
-}
-
-fn map_stack(space: &mut AddressSpace, pages: &mut impl PageOps, executable: bool) -> Result<()> {
-    let protection = if executable { Protection(7) } else { Protection::READ_WRITE };
-    let area = Vma { grows: true, ..Vma::anonymous(STACK_TOP - FIRST_STACK, STACK_TOP, protection) };
-    space.map(pages, area)
 }
 
 /// Maps an object in addition to the program; the result is its distance from where its file would have it.

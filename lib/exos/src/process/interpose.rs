@@ -6,7 +6,8 @@
 use super::Process;
 use super::call::Call;
 use super::exec::map_object;
-use super::exec_file::{ExecFile, open, read_from};
+use super::exec_file::{open, read_from};
+use super::exec_request::PreloadedObject;
 use crate::hw::{preload_abi, usercopy};
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
@@ -23,21 +24,15 @@ const DT_RELA_BYTES: u64 = 8;
 const R_X86_64_RELATIVE: u64 = 8;
 const RELOCATION_BYTES: u64 = 24;
 
-/// An object that can be loaded.
-pub struct Object {
-    file: ExecFile,
-    image: Image,
-}
-
 /// Opens the objects that an environment names. An object that is none is the error of `execve`, and told to the host.
-pub fn find(environment: &[Vec<u8>]) -> Result<Vec<Object>> {
+pub(super) fn find(environment: &[Vec<u8>]) -> Result<Vec<PreloadedObject>> {
     let names = environment.iter().find_map(|entry| entry.strip_prefix(VARIABLE)).unwrap_or_default();
     let mut objects = Vec::new();
     for name in names.split(|byte| *byte == b':').filter(|name| !name.is_empty()) {
         match find_one(name) {
             Ok(object) => objects.push(object),
             Err(error) => {
-                objects.iter().for_each(Object::close);
+                objects.iter().for_each(PreloadedObject::close);
                 return Err(explain(name, error));
             }
         }
@@ -45,10 +40,12 @@ pub fn find(environment: &[Vec<u8>]) -> Result<Vec<Object>> {
     Ok(objects)
 }
 
-fn find_one(name: &[u8]) -> Result<Object> {
+fn find_one(name: &[u8]) -> Result<PreloadedObject> {
     let (file, head) = open(name, false)?;
     match Image::read(&head, read_from(&file)) {
-        Ok(image) if image.is_sound && image.movable && image.interpreter.is_none() => Ok(Object { file, image }),
+        Ok(image) if image.is_sound && image.movable && image.interpreter.is_none() => {
+            Ok(PreloadedObject { file, image })
+        }
         _ => {
             file.close();
             Err(Errno::ENOEXEC)
@@ -63,15 +60,10 @@ fn explain(name: &[u8], error: Errno) -> Errno {
     error
 }
 
-impl Object {
+impl PreloadedObject {
     /// Maps the object and has it begin.
-    pub fn load(&self) -> Result<()> {
+    pub(super) fn load(&self) -> Result<()> {
         self.try_load().map_err(|error| explain(&self.file.path, error))
-    }
-
-    /// Lets the file go.
-    pub fn close(&self) {
-        self.file.close();
     }
 
     fn try_load(&self) -> Result<()> {

@@ -6,6 +6,10 @@
 //! (`unix_core::process::exec_state`). What a parent caches for its next child is `spawn_cache`. The records of a
 //! process and of its threads are `process_record` and `thread`: words of the environment area lead to their parts
 //! (`current`).
+//!
+//! Invariant: the record of a process names types of data (`fork::fork_state`, `exec_request`, `spawn_cache`). The
+//! functions that end a process, begin one or change its program import the record, and the record imports none of
+//! them.
 
 pub mod call;
 pub mod children;
@@ -14,11 +18,13 @@ pub mod current;
 pub mod environment;
 pub mod exec;
 mod exec_file;
+pub mod exec_request;
 pub mod exit;
 pub mod fork;
 pub mod futex;
 pub mod image;
 pub mod interpose;
+mod load_layout;
 pub mod pager;
 pub(crate) mod proc_links;
 mod process_record;

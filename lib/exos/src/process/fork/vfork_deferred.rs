@@ -18,7 +18,7 @@ use crate::hw::fpu;
 use crate::process::call::make_again;
 use crate::process::children::Child;
 use crate::process::current::{process, thread};
-use crate::process::exec::ExecRequest;
+use crate::process::exec_request::ExecRequest;
 use crate::process::fork;
 use crate::process::fork::fork_state::{DeferredChild, Options};
 use crate::process::process_record::Process;

@@ -8,8 +8,9 @@
 use crate::hw::library_image::copy_pages;
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::process::current::process;
-use crate::process::exec::{ExecPlan, LoadedLayout, lay_out};
 use crate::process::exec_file::ElfFile;
+use crate::process::exec_request::{ExecPlan, ExecRequest};
+use crate::process::load_layout::{LoadedLayout, lay_out};
 use crate::server::client::PrefaultSet;
 use abi::page_table::PAGE;
 use alloc::borrow::Cow;
@@ -18,6 +19,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_abi::address_map::PAGE_SIZE;
 use linux_abi::errno::Result;
+use runtime::lock::Lock;
 use runtime::window::WINDOW_PAGES;
 use runtime::{KeyIndex, PageNumber};
 use vm::address_space::AddressSpace;
@@ -49,8 +51,26 @@ pub struct ExecTemplate {
 }
 
 impl ExecTemplate {
+    /// The program of a request, as a child is to find it: what was prepared before, if it is the same.
+    pub(in crate::process) fn prepare(
+        request: &ExecRequest,
+        before: Option<Box<Self>>,
+        windows: &Lock<Mappings>,
+    ) -> Option<Box<Self>> {
+        let stack = request.stack();
+        match before {
+            Some(mut prepared) if prepared.is_of(&request.plan, stack) => {
+                prepared.renew(&request.plan);
+                return Some(prepared);
+            }
+            Some(mut other) => other.look_away(&mut windows.lock()),
+            None => {}
+        }
+        Self::new(&request.plan, stack).map(Box::new)
+    }
+
     /// A program whose stack begins at `stack`. Nothing where it cannot be loaded.
-    pub(in crate::process) fn new(plan: &ExecPlan, stack: u64) -> Option<Self> {
+    fn new(plan: &ExecPlan, stack: u64) -> Option<Self> {
         let mut space = Box::new(AddressSpace::default());
         space.held = plan.nodes();
         let mut draft = DryRun::default();
@@ -62,7 +82,7 @@ impl ExecTemplate {
     }
 
     /// Whether it is what a plan says.
-    pub(in crate::process) fn is_of(&self, plan: &ExecPlan, stack: u64) -> bool {
+    fn is_of(&self, plan: &ExecPlan, stack: u64) -> bool {
         let is_same = |(known, planned): (&Arc<ElfFile>, &Arc<ElfFile>)| {
             Arc::ptr_eq(known, planned) || {
                 let (before, now) = (&known.file, &planned.file);
@@ -75,7 +95,7 @@ impl ExecTemplate {
     }
 
     /// The files of a plan that says the same are looked at anew.
-    pub(in crate::process) fn renew(&mut self, plan: &ExecPlan) {
+    fn renew(&mut self, plan: &ExecPlan) {
         self.sources.iter_mut().zip(plan.files()).for_each(|(known, planned)| known.clone_from(planned));
     }
 

@@ -13,8 +13,8 @@ pub mod spare_environment;
 
 use super::children::Child;
 use super::environment::{area_words, write_words};
-use super::exec::ExecRequest;
 use super::exec_file::ElfFile;
+use super::exec_request::ExecRequest;
 use super::fork::fork_state::ForkState;
 use super::process_record::Process;
 use super::reclaim::still_present;
@@ -170,7 +170,7 @@ impl SpawnCache {
     /// to the child.
     pub fn prepare_program(&mut self, ready: &mut SpareEnvironment, request: &ExecRequest) -> Option<PageTables> {
         let process = process();
-        self.template = request.prepare(self.template.take(), &process.mappings);
+        self.template = ExecTemplate::prepare(request, self.template.take(), &process.mappings);
         let tables = self.map_program(ready, request);
         if tables.is_none() {
             self.forget_program(&mut process.mappings.lock());
@@ -187,7 +187,7 @@ impl SpawnCache {
         let tables = ready.map_prepared(prepared).ok()?;
         prepared.fill(kept, place, process().session_key).ok()?;
         // What left the files meanwhile may be another's.
-        request.is_current().then_some(tables)
+        request.is_current(&process().files.lock()).then_some(tables)
     }
 
     /// The files of the program that a child executed last.

@@ -6,6 +6,7 @@ use crate::descriptor::object::Object;
 use crate::hw::usercopy;
 use crate::process::call::Call;
 use crate::process::current::thread;
+use crate::process::exec_request::ExecRequest;
 use crate::process::fork;
 use crate::process::fork::fork_state::Options;
 use crate::process::vfork_sharing::SharedMemoryLink;
@@ -269,7 +270,7 @@ pub(crate) fn execve_unborn(call: &mut Call<'_>) -> Result<u64> {
     let [path, arguments, environment, ..] = call.arguments();
     let path = usercopy::read_path(path)?;
     let (arguments, environment) = lists(&path, arguments, environment)?;
-    let request = exec::ExecRequest::new((&path, false), arguments, environment)?;
+    let request = ExecRequest::new((&path, false), arguments, environment)?;
     if request.is_for_another() {
         request.close();
         return crate::syscalls::deferred_vfork::begin(call);
