@@ -5,6 +5,7 @@
 //! says how.
 
 use crate::descriptor::open_file::SHARED_OFFSETS;
+use crate::descriptor::{async_io, fd_pins};
 use crate::entry::gate;
 use crate::hw::header::{Header, Tables};
 use crate::process::call::quick;
@@ -48,6 +49,9 @@ impl ImageTables {
             child: children::find,
             process_time: cpu_time::own_time,
             trim: spawn_cache::trim,
+            end_watches: fd_pins::end_watches,
+            look_at_watches: async_io::look,
+            watch_terms: async_io::terms,
         };
         let (child_entry, install_gate) = (child_start::child_entry, gate::install);
         Self { quick: quick(&tables.calls), tables, unborn: &UNBORN, child_entry, install_gate, upcalls }

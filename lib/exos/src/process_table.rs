@@ -115,6 +115,19 @@ pub fn member(group: u64) -> Option<ProcessInfo> {
     all_and_ended().into_iter().find(|other| other.group == group)
 }
 
+/// Whether no member of a process group has a parent in the same session but in another group.
+pub fn is_orphaned(group: u64) -> bool {
+    let everybody = all();
+    let members: Vec<&ProcessInfo> = everybody.iter().filter(|other| other.group == group).collect();
+    !members.iter().any(|member| controls_member(&everybody, member))
+}
+
+/// Whether the parent of a member of a group controls it: it is in the same session but in another group.
+pub fn controls_member(everybody: &[ProcessInfo], member: &ProcessInfo) -> bool {
+    let parent = everybody.iter().find(|other| other.number == member.parent);
+    parent.is_some_and(|parent| parent.session == member.session && parent.group != member.group)
+}
+
 /// The arguments that a process wrote into its public page; a length that cannot be is the longest.
 fn arguments(word: impl Fn(usize) -> u64) -> Vec<u8> {
     let length = (word(public::ARGUMENTS) as usize).min(public::ARGUMENT_BYTES);

@@ -4,7 +4,8 @@
 
 use crate::hw::current::{Holds, Word, record, word};
 use crate::hw::thread_context::ThreadContext;
-use crate::signal::ThreadSignals;
+use crate::signal::{AsyncWatch, ThreadSignals};
+use alloc::vec::Vec;
 use linux_abi::errno::Result;
 use runtime::predicate::Term;
 use unix_core::process::exit_status::Status;
@@ -33,6 +34,12 @@ pub struct Upcalls {
     pub process_time: fn() -> u64,
     /// Gives up pages that only save time for the next child, before a sleep.
     pub trim: fn(),
+    /// Ends what the running thread, which slept, watched of descriptors.
+    pub end_watches: fn(),
+    /// Sends the signals of watched descriptors that something has come to.
+    pub look_at_watches: fn(&mut Vec<AsyncWatch>),
+    /// What becomes true when something comes to a watched descriptor.
+    pub watch_terms: fn(&[AsyncWatch]) -> Vec<Term>,
 }
 
 /// What is done with a thread.

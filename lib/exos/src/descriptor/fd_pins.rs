@@ -16,14 +16,14 @@
 use super::events::epoll::Set;
 use super::open_file::{Offsets, OpenFile};
 use crate::hw::current::{Holds, Word, record, word};
-use crate::pipe::bells;
+use crate::signal::signal_state;
 use crate::wait;
-use crate::wait::{WaitState, wait_state};
+use crate::wait::{WaitState, ring_pending, wait_state};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ops::Deref;
+use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicU64};
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::area;
@@ -97,8 +97,6 @@ pub struct Descriptors {
     pub pins: Lock<FdPins>,
     /// Whether the process has had more than one thread since its program began.
     pub has_threads: AtomicBool,
-    /// How often something was closed that a thread used: sleepers that watch something look again.
-    pub watched_closes: AtomicU64,
     /// Where open descriptions keep their offsets, in the image that the process runs on.
     pub offsets: &'static Offsets,
 }
@@ -120,7 +118,6 @@ impl Descriptors {
             table: Lock::new(FdTable::default()),
             pins: Lock::new(FdPins::default()),
             has_threads: AtomicBool::new(false),
-            watched_closes: AtomicU64::new(0),
             offsets,
         }
     }
@@ -177,7 +174,7 @@ impl Descriptors {
         let mut uses = self.pins.lock();
         // The first one of a look: what is closed from here on wakes the thread.
         if wait_state().watches_since.load(Relaxed) == 0 {
-            wait_state().watches_since.store(self.watched_closes.load(Relaxed) + 1, Relaxed);
+            wait_state().watches_since.store(signal_state().watched_closes.load(Relaxed) + 1, Relaxed);
         }
         uses.record(description, area::number().0, true);
         wait_state().notes_uses.store(true, Relaxed);
@@ -276,7 +273,7 @@ impl Descriptors {
 
     /// Has the sleepers look again that watch something.
     fn wake_watchers(&self, uses: Guard<'_, FdPins>) {
-        self.watched_closes.fetch_add(1, SeqCst);
+        signal_state().watched_closes.fetch_add(1, SeqCst);
         drop(uses);
         wait::kick_idle();
     }
@@ -286,26 +283,16 @@ impl Descriptors {
     pub fn end_uses(&self, waits: &WaitState) {
         if waits.notes_uses.load(Relaxed) {
             waits.notes_uses.store(false, Relaxed);
-            bells::ring_pending(waits);
+            ring_pending(waits);
             waits.watches_since.store(0, Relaxed);
             let own = area::number().0;
             self.close_unused(|one| one.thread != own);
         }
     }
 
-    /// The running thread, which slept, looks again at what it watched.
-    #[inline]
-    pub fn end_watches(&self) {
-        if wait_state().watches_since.load(Relaxed) != 0 {
-            wait_state().watches_since.store(0, Relaxed);
-            let own = area::number().0;
-            self.close_unused(|one| one.thread != own || !one.watches);
-        }
-    }
-
     /// All calls have ended, but that of the running thread, which is the last one.
     pub fn end_all_uses(&self) {
-        bells::ring_pending(wait_state());
+        ring_pending(wait_state());
         self.close_unused(|_| false);
     }
 
@@ -357,4 +344,11 @@ impl Descriptors {
         sets.push(Arc::downgrade(&set));
         set
     }
+}
+
+/// The running thread, which slept, looks again at what it watched.
+pub fn end_watches() {
+    wait_state().watches_since.store(0, Relaxed);
+    let own = area::number().0;
+    descriptors().close_unused(|one| one.thread != own || !one.watches);
 }

@@ -1,5 +1,6 @@
 //! Descriptors: the table of numbers, the open descriptions behind them, and what these are open on.
 
+pub mod async_io;
 pub mod block_device;
 pub(crate) mod console;
 pub mod events;

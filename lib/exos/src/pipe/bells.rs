@@ -10,7 +10,7 @@
 use super::pipe_end::{HOLDERS_TO_READ, HOLDERS_TO_WRITE, Pipe, READERS, Side, WRITERS};
 use crate::hw::current::is_adopted;
 use crate::server::client;
-use crate::wait::{WaitState, wait_state};
+use crate::wait::wait_state;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use internet::bell::Watch;
@@ -80,20 +80,6 @@ impl Pipe {
             wait_state().notes_uses.store(true, Relaxed);
         }
     }
-}
-
-/// Rings what the running thread, whose waits these are, has to. The caller holds no lock.
-#[inline]
-pub(crate) fn ring_pending(waits: &WaitState) {
-    if waits.bells.load(Relaxed) != 0 {
-        ring_now();
-    }
-}
-
-#[inline(never)]
-fn ring_now() {
-    // Without a server no sleeper has a bell.
-    let _ = client::files().lock().ring(wait_state().bells.swap(0, Relaxed));
 }
 
 /// The terms of a sleep over bells, with what becomes true by the end of a process at the other side of a pipe. Where

@@ -330,7 +330,7 @@ pub(crate) fn taken_here() -> u64 {
 }
 
 /// The first thread of the running process that a test is true of.
-pub(super) fn find_thread(
+pub(crate) fn find_thread(
     test: impl Fn(&ThreadContext) -> bool,
 ) -> Option<(&'static ThreadContext, &'static ThreadSignals)> {
     let mut found = None;

@@ -4,7 +4,6 @@
 //! of the capability is the check). The receiver's library reads it defensively: a set of bits, and for each the number
 //! of a process that claims to have sent it. What is sent to one thread lies in that thread's record.
 
-mod async_io;
 mod deliver;
 mod handler;
 pub(crate) mod process_clock;
@@ -17,6 +16,6 @@ mod thread_signals;
 mod timer_expiry;
 pub use unix_core::signal::actions::*;
 pub use {
-    async_io::*, deliver::*, handler::*, second_queue::*, signal_page::*, signal_state::*, stop::*, thread_signals::*,
+    deliver::*, handler::*, second_queue::*, signal_page::*, signal_state::*, stop::*, thread_signals::*,
     timer_expiry::*,
 };

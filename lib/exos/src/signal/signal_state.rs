@@ -30,6 +30,8 @@ pub struct SignalState {
     pub exit_signal: AtomicU32,
     /// What its threads have to obey: a value of `unix_core::process::run_state`.
     pub stopped: AtomicU64,
+    /// How often a descriptor was closed that a thread used: sleepers that watch descriptors look again.
+    pub watched_closes: AtomicU64,
     /// When the next timer expires, on the clock since boot; 1 where one goes by the time that the program runs; 0:
     /// never. Other values are looked at more closely ([`Self::is_timer_due`]).
     pub next_timer: AtomicU64,
@@ -57,6 +59,7 @@ impl SignalState {
             parent: AtomicU64::new(parent),
             exit_signal: AtomicU32::new(0),
             stopped: AtomicU64::new(0),
+            watched_closes: AtomicU64::new(0),
             next_timer: AtomicU64::new(0),
         }
     }

@@ -22,7 +22,7 @@ use unix_core::signal::set::{CONTINUE, STOPS, bit};
 /// orphaned process group (POSIX.1-2017, 2.4.3).
 pub(super) fn stop(signal: u32) {
     let state = signal_state();
-    if signal != linux::SIGSTOP && crate::terminal::job_control::is_orphaned(state.group()) {
+    if signal != linux::SIGSTOP && process_table::is_orphaned(state.group()) {
         return;
     }
     if state.stopped.compare_exchange(run_state::RUNS, run_state::STOPPED, SeqCst, Acquire).is_err() {

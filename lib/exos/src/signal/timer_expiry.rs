@@ -1,10 +1,8 @@
 //! When timers are looked at: at every call, at the end of a slice, and when a wait ends, which they end.
 
-use super::async_io::{self, AsyncWatch};
 use super::process_clock::ran;
 use super::signal_state::signal_state;
 use super::thread_signals::thread_signals;
-use crate::descriptor::open_file::OpenFile;
 use crate::hw::current::{Holds, Word, record, word};
 use crate::hw::domain::domain;
 use crate::upcalls::upcalls;
@@ -17,6 +15,19 @@ use runtime::{EnvironmentId, clock};
 use unix_core::signal::frame::Information;
 use unix_core::signal::set::bit;
 use unix_core::signal::timer::{Timers, Whose};
+
+/// A descriptor that is watched: what `descriptor::async_io` compares.
+#[derive(Clone, Copy, Debug)]
+pub struct AsyncWatch {
+    /// The descriptor by which the flag was set, and the number of its description.
+    pub(crate) key: (u64, u64),
+    /// Stamps at the last look: readable, writable.
+    pub(crate) stamps: [u64; 2],
+    /// It could be written at the last look.
+    pub(crate) was_writable: bool,
+    /// The urgent byte that had come at the last look.
+    pub(crate) urgent: u64,
+}
 
 /// The timers of a process. When a thread has to look at them stands in [`SignalState`](super::SignalState).
 #[derive(Debug, Default)]
@@ -51,18 +62,13 @@ impl ExpiryTimers {
         signal_state().next_timer.store(if looks_always { 1 } else { timers.earliest() }, SeqCst);
     }
 
-    /// Begins to watch a descriptor whose flag `O_ASYNC` or owner has changed, or no longer does.
-    pub fn watch(&self, number: u64, description: &OpenFile) {
-        if AsyncWatch::is_wanted(description) {
-            let watch = AsyncWatch::new(number, description);
-            watch.add_to(&mut self.watches.lock());
-        }
-        self.change(|_| ());
-    }
-
     /// What ends a wait because of a watched descriptor.
     pub fn watch_terms(&self) -> Vec<Term> {
-        if signal_state().next_timer.load(Acquire) == 1 { async_io::terms(&self.watches.lock()) } else { Vec::new() }
+        if signal_state().next_timer.load(Acquire) != 1 {
+            return Vec::new();
+        }
+        let watches = self.watches.lock();
+        if watches.is_empty() { Vec::new() } else { (upcalls().watch_terms)(&watches) }
     }
 
     /// When a wait has to end because of a timer.
@@ -104,7 +110,7 @@ fn expire_due() {
 fn look_at_watches() {
     let mut watches = core::mem::take(&mut *timers().watches.lock());
     if !watches.is_empty() {
-        async_io::look(&mut watches);
+        (upcalls().look_at_watches)(&mut watches);
         timers().watches.lock().extend(watches);
     }
 }

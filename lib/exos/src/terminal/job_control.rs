@@ -6,7 +6,7 @@ use crate::attributes::attributes;
 use crate::descriptor::fd_pins::descriptors;
 use crate::descriptor::object::Object;
 use crate::hw::domain::domain;
-use crate::process_table::{self, ProcessInfo};
+use crate::process_table::{self, ProcessInfo, controls_member, is_orphaned};
 use crate::server::client;
 use crate::signal;
 use alloc::vec::Vec;
@@ -61,18 +61,6 @@ fn is_in_background(terminal: &Terminal) -> bool {
 /// Whether this is the terminal that controls the running process.
 pub fn controls(terminal: &Terminal) -> bool {
     terminal.session() == attributes().session.load(Relaxed)
-}
-
-/// Whether no member of a process group has a parent in the same session but in another group.
-pub fn is_orphaned(group: u64) -> bool {
-    let everybody = process_table::all();
-    let members: Vec<&ProcessInfo> = everybody.iter().filter(|other| other.group == group).collect();
-    !members.iter().any(|member| controls_member(&everybody, member))
-}
-
-fn controls_member(everybody: &[ProcessInfo], member: &ProcessInfo) -> bool {
-    let parent = everybody.iter().find(|other| other.number == member.parent);
-    parent.is_some_and(|parent| parent.session == member.session && parent.group != member.group)
 }
 
 /// What members of a group get that nothing controls any more. A foreground group whose leader of the session ends gets

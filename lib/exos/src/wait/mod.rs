@@ -3,12 +3,10 @@
 pub mod cpu_placement;
 mod wait_state;
 
-use crate::descriptor::fd_pins::descriptors;
 use crate::hw::current::is_adopted;
 use crate::hw::domain::domain;
 pub use crate::hw::plain_wait::wait_plainly;
 use crate::hw::thread_context::thread_context;
-use crate::pipe::bells;
 use crate::signal;
 use crate::upcalls::upcalls;
 use abi::exposed::{CpuInfo, CpuState};
@@ -19,7 +17,7 @@ use runtime::predicate::{self, Operator, Predicate, Term, word, word_masked};
 use runtime::time_slice::{self, Position};
 use runtime::{EnvironmentId, clock, exposed, syscall};
 use unix_core::process::public_page as public;
-pub use wait_state::{WaitState, wait_state};
+pub use wait_state::{WaitState, ring_pending, wait_state};
 
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +43,7 @@ pub fn wait(terms: &[Term], deadline: Option<u64>) -> Result<WakeReason> {
 
 /// The same for terms that are made only where the thread sleeps on them.
 pub fn wait_for<T: AsRef<[Term]>>(terms: impl FnOnce() -> T, deadline: Option<u64>) -> Result<WakeReason> {
-    bells::ring_pending(wait_state());
+    ring_pending(wait_state());
     if !directed_yield() && !meets_signal()? {
         sleep_until_any(terms().as_ref(), deadline)?;
     }
@@ -109,7 +107,9 @@ fn sleep_until_any(terms: &[Term], deadline: Option<u64>) -> Result<()> {
         predicate.add(&[predicate::clock(time)])?;
     }
     sleep(&predicate);
-    descriptors().end_watches();
+    if wait_state().watches_since.load(Relaxed) != 0 {
+        (upcalls().end_watches)();
+    }
     Ok(())
 }
 
@@ -126,7 +126,7 @@ fn add_signals(predicate: &mut Predicate) -> Result<()> {
     predicate.add(&[word(&state.stopped, Operator::NotEqual, 0)])?;
     let since = wait_state().watches_since.load(Relaxed);
     if since != 0 {
-        predicate.add(&[word(&descriptors().watched_closes, Operator::NotEqual, since - 1)])?;
+        predicate.add(&[word(&state.watched_closes, Operator::NotEqual, since - 1)])?;
     }
     if !domain().is_first(thread_context()) {
         // Any thread may take the signals of the first thread once that blocks them.

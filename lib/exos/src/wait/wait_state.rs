@@ -3,6 +3,8 @@
 //! Invariant: only the thread itself reads and writes it.
 
 use crate::hw::current::{Holds, Word, record, word};
+use crate::server::client;
+use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Wait state of a thread.
@@ -16,7 +18,7 @@ pub struct WaitState {
     pub notes_uses: AtomicBool,
     /// Bells that it has to ring, from bit 0 on: see `pipe::bells`.
     pub bells: AtomicU64,
-    /// One more than `Descriptors::watched_closes` when its call first watched something for the coming sleep; 0: it
+    /// One more than `SignalState::watched_closes` when its call first watched something for the coming sleep; 0: it
     /// watches nothing.
     pub watches_since: AtomicU64,
 }
@@ -29,4 +31,18 @@ impl Holds for Word<{ word::WAIT }> {
 #[inline]
 pub fn wait_state() -> &'static WaitState {
     record::<{ word::WAIT }>()
+}
+
+/// Rings the bells that the running thread, whose wait state this is, has to ring. The caller holds no lock.
+#[inline]
+pub fn ring_pending(waits: &WaitState) {
+    if waits.bells.load(Relaxed) != 0 {
+        ring_now();
+    }
+}
+
+#[inline(never)]
+fn ring_now() {
+    // Without a server no sleeper has a bell.
+    let _ = client::files().lock().ring(wait_state().bells.swap(0, Relaxed));
 }

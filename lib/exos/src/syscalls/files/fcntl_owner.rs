@@ -1,11 +1,11 @@
 //! Owners of open files (fcntl(2)): the process that gets a signal when something can be read or written (`O_ASYNC`).
-//! `signal/async_io.rs` sends it.
+//! `descriptor/async_io.rs` sends it.
 
+use crate::descriptor::async_io::Owner;
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::sockets::socket::Socket;
 use crate::hw::usercopy;
 use crate::process::call::Call;
-use crate::signal::Owner;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use linux_raw_sys::ioctl;

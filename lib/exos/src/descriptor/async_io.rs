@@ -2,16 +2,20 @@
 //!
 //! The process that sets the flag watches the descriptor itself. It compares stamps wherever it looks at its timers,
 //! and its sleeping threads wait for the stamps, too. The process that makes the event come does nothing. A TCP
-//! socket with an owner is watched without the flag: urgent data raises SIGURG (tcp(7)). Invariants:
+//! socket with an owner is watched without the flag: urgent data raises SIGURG (tcp(7)). The layer of signals keeps the
+//! watches with the timers ([`ExpiryTimers`]) and calls `look` and `terms` as up-calls.
+//!
+//! Invariants:
 //! - a watch ends with the descriptor, with flag and owner, and at fork in the child;
 //! - `ExpiryTimers` reports itself due as long as there is a watch.
 
-use crate::descriptor::fd_pins::{Used, descriptors};
-use crate::descriptor::object::{Event, Object};
-use crate::descriptor::open_file::OpenFile;
-use crate::descriptor::sockets::internet_socket::InternetSocket;
+use super::fd_pins::{Used, descriptors};
+use super::object::{Event, Object};
+use super::open_file::OpenFile;
+use super::sockets::internet_socket::InternetSocket;
 use crate::hw::domain::domain;
 use crate::process_table;
+use crate::signal::{self, AsyncWatch, ExpiryTimers};
 use alloc::vec::Vec;
 use internet::option::Sort;
 use linux_raw_sys::general as linux;
@@ -23,34 +27,21 @@ use unix_core::signal::pending::from_system;
 const POLL_IN: (i32, u32) = (1, linux::POLLIN | linux::POLLRDNORM);
 const POLL_OUT: (i32, u32) = (2, linux::POLLOUT | linux::POLLWRNORM | linux::POLLWRBAND);
 
-/// A descriptor that is watched.
-#[derive(Clone, Copy, Debug)]
-pub struct AsyncWatch {
-    /// The descriptor by which the flag was set, and the number of its description.
-    key: (u64, u64),
-    /// Stamps at the last look: readable, writable.
-    stamps: [u64; 2],
-    /// It could be written at the last look.
-    was_writable: bool,
-    /// The urgent byte that had come at the last look.
-    urgent: u64,
-}
-
 impl AsyncWatch {
     /// Watches from now on.
-    pub fn new(number: u64, description: &OpenFile) -> Self {
+    fn new(number: u64, description: &OpenFile) -> Self {
         let was_writable = description.can_write() && description.is_ready(Event::Writable);
         let urgent = urgent(description).map_or(0, InternetSocket::last_urgent);
         Self { key: (number, description.number()), stamps: stamps(description), was_writable, urgent }
     }
 
     /// Whether there is anything to watch a descriptor for.
-    pub fn is_wanted(description: &OpenFile) -> bool {
+    fn is_wanted(description: &OpenFile) -> bool {
         is_asynchronous(description) || urgent(description).is_some() && Owner::of(description).number != 0
     }
 
     /// Adds the watch in place of one of the same descriptor.
-    pub(super) fn add_to(mut self, watches: &mut Vec<Self>) {
+    fn add_to(mut self, watches: &mut Vec<Self>) {
         let before = watches.extract_if(.., |other| other.key == self.key).last();
         self.urgent = before.map_or(self.urgent, |before| before.urgent);
         watches.push(self);
@@ -87,6 +78,17 @@ impl AsyncWatch {
     }
 }
 
+impl ExpiryTimers {
+    /// Begins to watch a descriptor whose flag `O_ASYNC` or owner has changed, or no longer does.
+    pub fn watch(&self, number: u64, description: &OpenFile) {
+        if AsyncWatch::is_wanted(description) {
+            let watch = AsyncWatch::new(number, description);
+            watch.add_to(&mut self.watches.lock());
+        }
+        self.change(|_| ());
+    }
+}
+
 fn is_asynchronous(description: &OpenFile) -> bool {
     description.flags() & linux::FASYNC != 0
 }
@@ -104,7 +106,7 @@ fn stamps(description: &OpenFile) -> [u64; 2] {
 }
 
 /// Looks at every watched descriptor, and sends the signals of those that something has come to.
-pub(super) fn look(watches: &mut Vec<AsyncWatch>) {
+pub fn look(watches: &mut Vec<AsyncWatch>) {
     let mut due = Vec::new();
     watches.retain_mut(|watch| {
         let Some(open) = watch.watched() else { return false };
@@ -119,7 +121,7 @@ pub(super) fn look(watches: &mut Vec<AsyncWatch>) {
 }
 
 /// What becomes true when something comes to a watched descriptor.
-pub(super) fn terms(watches: &[AsyncWatch]) -> Vec<Term> {
+pub fn terms(watches: &[AsyncWatch]) -> Vec<Term> {
     let mut terms = Vec::new();
     for open in watches.iter().filter_map(AsyncWatch::watched) {
         terms.extend(urgent(&open).and_then(InternetSocket::urgent_change));
@@ -168,7 +170,7 @@ impl Owner {
 
     fn send(self, information: &Information) {
         let to = u64::from(self.number);
-        let thread = || super::find_thread(|thread| domain().shown_number(thread) == to);
+        let thread = || signal::find_thread(|thread| domain().shown_number(thread) == to);
         // An owner that is gone is no error.
         let _ = match self.kind {
             _ if to == 0 => Ok(()),
@@ -176,7 +178,7 @@ impl Owner {
             linux::F_OWNER_TID if let Some((thread, signals)) = thread() => signals
                 .post()
                 .put(information)
-                .and_then(|()| super::ring(domain().session_key, runtime::EnvironmentId(thread.number()))),
+                .and_then(|()| signal::ring(domain().session_key, runtime::EnvironmentId(thread.number()))),
             _ => process_table::send(to, information).map(|_| ()),
         };
     }
