@@ -19,7 +19,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Acquire;
 use exos::budget::total_pages;
-use exos::descriptor::open_file::is_referred_to_at;
+use exos::descriptor::shared_record::is_referred_to_at;
 use exos::process::environment::SESSION_SLOT;
 use exos::server::client::HandedOffPage;
 use linux_abi::errno::{Errno, Result};

@@ -10,8 +10,9 @@
 //! - `ExpiryTimers` reports itself due as long as there is a watch.
 
 use super::fd_pins::{Used, descriptors};
-use super::object::{Event, Object};
+use super::object::Object;
 use super::open_file::OpenFile;
+use super::poll_event::Event;
 use super::sockets::internet_socket::InternetSocket;
 use crate::hw::domain::domain;
 use crate::process_table;

@@ -4,7 +4,7 @@
 //! No process ever writes most pages of a pipe: such pages serve the next pipe. Invariant: a spare page is charged to
 //! the process itself, no process maps it, and none has written it since the kernel filled it with zeros.
 
-use super::open_file::{OpenFile, Reference};
+use super::shared_record::Reference;
 use crate::hw::current::{Holds, Word, record, word};
 use crate::hw::domain::domain;
 use crate::hw::mapping::{Mapping, Mappings};
@@ -87,10 +87,10 @@ impl ExportedPages {
         core::mem::take(&mut self.spare)
     }
 
-    /// A description was sent: these pages stay as long as a descriptor refers to it.
-    pub fn note_sent(&mut self, description: &OpenFile, pages: Vec<PageNumber>) {
+    /// The open file with a number was sent: these pages stay as long as a descriptor refers to it.
+    pub fn note_sent(&mut self, number: u64, reference: Reference, pages: Vec<PageNumber>) {
         pages.iter().for_each(|page| *self.on_their_way.entry(*page).or_default() += 1);
-        if let Some((_, before)) = self.sent.insert(description.number(), (description.reference(), pages)) {
+        if let Some((_, before)) = self.sent.insert(number, (reference, pages)) {
             arrived(&mut self.on_their_way, &before);
         }
     }
@@ -189,15 +189,6 @@ pub fn spare_for_pipe(pages: &mut [PageNumber]) -> usize {
 pub fn give_up_spare() {
     let _windows = domain().mappings.lock();
     Allocator::own().free_many(&exported().lock().give_up_spare());
-}
-
-/// An open file was sent in a message: its pages stay until it was received and closed, even if no process maps
-/// them.
-pub fn note_sent(description: &OpenFile) {
-    let pages = description.object.pages();
-    if !pages.is_empty() {
-        exported().lock().note_sent(description, pages);
-    }
 }
 
 /// One description less has these pages.

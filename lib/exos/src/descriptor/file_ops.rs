@@ -8,8 +8,8 @@
 //! count) may be made at any time. A term over a change (`NotEqual` to what was read) is made before the look that
 //! finds nothing, and not after it.
 
-use super::object::Event;
 use super::open_file::OpenFile;
+use super::poll_event::Event;
 use crate::hw::usercopy;
 use crate::pipe::{Pipe, Side};
 use alloc::string::String;

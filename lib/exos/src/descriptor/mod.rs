@@ -11,5 +11,7 @@ pub(crate) mod file_room;
 pub mod object;
 pub mod open_file;
 pub(crate) mod open_node;
+pub mod poll_event;
 pub(crate) mod readiness;
+pub mod shared_record;
 pub mod sockets;

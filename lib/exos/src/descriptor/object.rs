@@ -3,6 +3,7 @@
 use super::console::{FRAME, send, send_now, wait_for_room, write_console};
 use super::file_ops::FileOps;
 use super::open_file::OpenFile;
+use super::poll_event::Event;
 use crate::attributes::attributes;
 use crate::descriptor::block_device::{self, BlockDevice};
 use crate::hw::domain::domain;
@@ -159,15 +160,6 @@ pub enum Device {
     Full,
     /// Gives random bytes.
     Random,
-}
-
-/// What `poll` can wait for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A read would not wait.
-    Readable,
-    /// A write would not wait.
-    Writable,
 }
 
 impl Object {

@@ -3,9 +3,11 @@
 //! Offset, flags and the lock of the offset live in a record of a page that relatives share (DESIGN.md §5, home b), so
 //! that all of them have the same. A record that no descriptor of any process refers to is free.
 
+use super::exported_pages::exported;
 use super::fd_pins::descriptors;
 use super::file_ops::FileOps;
 use super::object::Object;
+use super::shared_record::{RECORDS, Record, Reference};
 use crate::hw::current::{Holds, Word, record, word};
 use crate::hw::domain::domain;
 use crate::hw::mapping::Mapping;
@@ -19,26 +21,13 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use linux_abi::errno::Result;
 use linux_raw_sys::general as linux;
 use runtime::PageNumber;
-use runtime::lock::{Held, Lock, OwnerLock};
+use runtime::lock::{Held, Lock};
 use runtime::page::Allocator;
 
-/// Words of a record: the offset; references (0..32) and flags (32..64); the lock of the offset. The last one says
-/// whether a lock on the file was requested through it (bit 0) and its owner (8..64, see
-/// `syscalls::files::fcntl_owner`).
-const WORDS: usize = 4;
 /// Bit of the last word: a lock on the file was asked for.
 const LOCKED: u64 = 1;
-const RECORDS: usize = 4096 / 8 / WORDS;
 /// Flags that `fcntl` can change.
 const CHANGEABLE: u32 = linux::O_APPEND | linux::O_NONBLOCK | linux::O_DIRECT | linux::O_NOATIME;
-
-/// A record in a shared page, through a window that stays.
-#[derive(Clone, Copy, Debug)]
-struct Record {
-    page: PageNumber,
-    index: usize,
-    words: &'static [AtomicU64; WORDS],
-}
 
 /// Pages of records that this process can reach.
 #[derive(Debug, Default)]
@@ -57,11 +46,6 @@ impl Holds for Word<{ word::RECORDS }> {
 /// The records of the running process.
 fn records() -> &'static Lock<OpenFileTable> {
     record::<{ word::RECORDS }>()
-}
-
-/// Whether a descriptor refers to the record at an index of a page, in any process or on its way to one.
-pub fn is_referred_to_at(page: &Mapping, index: usize) -> bool {
-    Record::at(page, index).state().load(Acquire) & 0xffff_ffff != 0
 }
 
 /// Where open descriptions keep their offsets: what an image can replace (`crate::tables`).
@@ -88,22 +72,6 @@ pub const SHARED_OFFSETS: Offsets = Offsets {
 /// descriptor.
 #[derive(Debug)]
 pub struct OpenFile(Arc<Open>);
-
-/// What a sender keeps of a description: whether a descriptor refers to it, and where its record lies.
-#[derive(Clone, Copy, Debug)]
-pub struct Reference(Record);
-
-impl Reference {
-    /// Whether a descriptor refers to it, in any process or on its way to one.
-    pub fn is_referred_to(&self) -> bool {
-        self.0.state().load(Acquire) & 0xffff_ffff != 0
-    }
-
-    /// Page and index of its record.
-    pub fn place(&self) -> (u64, u64) {
-        (self.0.page.0, self.0.index as u64)
-    }
-}
 
 /// What an open description consists of.
 #[derive(Debug)]
@@ -280,6 +248,14 @@ impl OpenFile {
         Reference(self.record)
     }
 
+    /// It was sent in a message: its pages stay until it was received and closed, even if no process maps them.
+    pub fn note_sent(&self) {
+        let pages = self.object.pages();
+        if !pages.is_empty() {
+            exported().lock().note_sent(self.number(), self.reference(), pages);
+        }
+    }
+
     /// Once more, for a use that `fd_pins` records.
     pub(super) fn again(&self) -> Self {
         Self(self.0.clone())
@@ -452,50 +428,5 @@ impl OpenFileTable {
         let record = Record::adopt(&page, 0, flags);
         self.pages.push(page);
         record.ok_or(linux_abi::errno::Errno::ENFILE)
-    }
-}
-
-impl Record {
-    #[inline]
-    fn at(page: &Mapping, index: usize) -> Self {
-        Self { page: page.pages()[0], index, words: Self::words_at(page, index) }
-    }
-
-    #[inline]
-    fn words_at(page: &Mapping, index: usize) -> &'static [AtomicU64; WORDS] {
-        &page.first_page().as_chunks().0[index % RECORDS]
-    }
-
-    /// A free record of a page, looked for from an index on.
-    fn adopt(page: &Mapping, start: usize, flags: u32) -> Option<Self> {
-        (start..RECORDS).chain(0..start).find_map(|index| Self::take_at(page, index, flags))
-    }
-
-    /// The record at an index, if it is free.
-    #[inline]
-    fn take_at(page: &Mapping, index: usize, flags: u32) -> Option<Self> {
-        let record = Self::at(page, index);
-        let fresh = u64::from(flags) << 32 | 1;
-        let state = record.state();
-        let is_taken = state.load(Relaxed) == 0 && state.compare_exchange(0, fresh, SeqCst, Relaxed).is_ok();
-        is_taken.then_some(record)
-    }
-
-    #[inline]
-    fn offset(&self) -> &'static AtomicU64 {
-        &self.words[0]
-    }
-
-    #[inline]
-    fn state(&self) -> &'static AtomicU64 {
-        &self.words[1]
-    }
-
-    fn locks(&self) -> &'static AtomicU64 {
-        &self.words[3]
-    }
-
-    fn lock(&self) -> &'static OwnerLock {
-        OwnerLock::at(&self.words[2])
     }
 }

@@ -1,8 +1,9 @@
 //! Readiness of an open file: the events of poll(2) that have come.
 
 use super::file_ops::FileOps;
-use super::object::{Event, Object};
+use super::object::Object;
 use super::open_file::OpenFile;
+use super::poll_event::Event;
 use super::sockets::internet_socket::InternetSocket;
 use super::sockets::socket::Socket;
 use crate::server::client;

@@ -1,8 +1,7 @@
 //! The two ends of a pipe in a process, and the session's end of standard input.
 
 use crate::descriptor::exported_pages;
-use crate::descriptor::object::Event;
-use crate::descriptor::sockets::socket_shared::SETTINGS_WORDS;
+use crate::descriptor::poll_event::Event;
 use crate::hw::current::is_adopted;
 use crate::hw::domain::domain;
 use crate::hw::mapping::{Mapping, Mappings};
@@ -66,6 +65,8 @@ const NAME_BYTES: usize = 108;
 const ONLY_FROM: usize = 79;
 /// Where the settings lie of the socket that reads here.
 const SETTINGS: usize = 80;
+/// Words of the settings of a socket.
+pub const SETTINGS_WORDS: usize = 10;
 /// Where the processes stand that hold the end to write, and the end to read.
 pub(super) const HOLDERS_TO_WRITE: usize = 128;
 pub(super) const HOLDERS_TO_READ: usize = HOLDERS_TO_WRITE + end_owners::WORDS;

@@ -2,8 +2,8 @@
 
 use super::shared_counter::{BYTES, SharedCounter, read_number};
 use crate::descriptor::file_ops::FileOps;
-use crate::descriptor::object::Event;
 use crate::descriptor::open_file::OpenFile;
+use crate::descriptor::poll_event::Event;
 use crate::hw::usercopy;
 use crate::wait;
 use alloc::string::String;

@@ -2,8 +2,8 @@
 //! descriptor holds.
 
 use crate::descriptor::file_ops::FileOps;
-use crate::descriptor::object::Event;
 use crate::descriptor::open_file::OpenFile;
+use crate::descriptor::poll_event::Event;
 use crate::hw::usercopy;
 use crate::server::client;
 use crate::wait;

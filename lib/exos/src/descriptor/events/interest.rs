@@ -3,8 +3,8 @@
 //! An interest has no reference to the description: each look asks `fd_pins` for it.
 
 use crate::descriptor::fd_pins::{Used, descriptors};
-use crate::descriptor::object::Event;
 use crate::descriptor::open_file::OpenFile;
+use crate::descriptor::poll_event::Event;
 use crate::descriptor::readiness::{self, SleeperBell};
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;

@@ -1,7 +1,7 @@
 //! A descriptor of a POSIX message queue (mq_overview(7)): the server keeps the queue, by its number.
 
 use crate::descriptor::file_ops::FileOps;
-use crate::descriptor::object::Event;
+use crate::descriptor::poll_event::Event;
 use crate::server::client;
 use alloc::string::String;
 use alloc::vec::Vec;

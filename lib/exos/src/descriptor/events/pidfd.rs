@@ -2,7 +2,7 @@
 //! read when the process has ended, and there is nothing to read.
 
 use crate::descriptor::file_ops::FileOps;
-use crate::descriptor::object::Event;
+use crate::descriptor::poll_event::Event;
 use crate::process_table;
 use alloc::format;
 use alloc::string::String;

@@ -3,8 +3,8 @@
 
 use crate::descriptor::exported_pages;
 use crate::descriptor::file_ops::FileOps;
-use crate::descriptor::object::Event;
 use crate::descriptor::open_file::OpenFile;
+use crate::descriptor::poll_event::Event;
 use crate::hw::domain::domain;
 use crate::hw::mapping::Mapping;
 use crate::hw::usercopy;

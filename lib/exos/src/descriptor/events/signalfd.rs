@@ -4,8 +4,8 @@
 //! process made the descriptor.
 
 use crate::descriptor::file_ops::FileOps;
-use crate::descriptor::object::Event;
 use crate::descriptor::open_file::OpenFile;
+use crate::descriptor::poll_event::Event;
 use crate::hw::usercopy;
 use crate::signal;
 use crate::signal::{signal_state, thread_signals};

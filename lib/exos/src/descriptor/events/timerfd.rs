@@ -5,8 +5,8 @@
 
 use super::shared_counter::{SharedCounter, read_number};
 use crate::descriptor::file_ops::FileOps;
-use crate::descriptor::object::Event;
 use crate::descriptor::open_file::OpenFile;
+use crate::descriptor::poll_event::Event;
 use crate::wait;
 use alloc::string::String;
 use alloc::vec::Vec;

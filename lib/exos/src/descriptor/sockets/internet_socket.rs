@@ -11,8 +11,8 @@
 use super::datagram_channel::Channels;
 use super::socket::wait_until;
 use crate::descriptor::file_ops::FileOps;
-use crate::descriptor::object::Event;
 use crate::descriptor::open_file::OpenFile;
+use crate::descriptor::poll_event::Event;
 use crate::hw::domain::domain;
 use crate::hw::mapping::Mapping;
 use crate::hw::usercopy;

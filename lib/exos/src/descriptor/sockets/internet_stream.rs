@@ -7,7 +7,8 @@
 
 use super::internet_socket::{InternetSocket, Link};
 use super::socket::wait_until;
-use crate::descriptor::object::{Event, broken_pipe};
+use crate::descriptor::object::broken_pipe;
+use crate::descriptor::poll_event::Event;
 use crate::hw::domain::domain;
 use crate::hw::mapping::{Mapping, PAGE_WORDS};
 use crate::hw::usercopy;

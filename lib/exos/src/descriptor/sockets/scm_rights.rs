@@ -8,7 +8,6 @@ use crate::budget;
 use crate::descriptor::block_device::BlockDevice;
 use crate::descriptor::events::eventfd::EventCounter;
 use crate::descriptor::events::timerfd::Timer;
-use crate::descriptor::exported_pages;
 use crate::descriptor::object::{Device, Object};
 use crate::descriptor::open_file::OpenFile;
 use crate::hw::domain::domain;
@@ -79,7 +78,7 @@ pub fn share_with_heir(socket: &Socket, description: &OpenFile) {
 /// It is on its way from now on.
 pub fn send(description: &OpenFile) {
     description.refer_on_its_way();
-    exported_pages::note_sent(description);
+    description.note_sent();
 }
 
 /// What a descriptor is open on, as words.

@@ -12,7 +12,7 @@ use crate::descriptor::fd_pins::descriptors;
 use crate::descriptor::open_file::OpenFile;
 use crate::hw::domain::domain;
 use crate::hw::mapping::{Mapping, PAGE_WORDS, lock_in};
-use crate::pipe::{Pipe, Side};
+use crate::pipe::{Pipe, SETTINGS_WORDS, Side};
 use crate::server::client;
 use crate::wait;
 use alloc::vec;
@@ -41,8 +41,6 @@ const NAME_BYTES: usize = 108;
 /// Where the settings lie.
 const SETTINGS: usize = 432;
 
-/// Words of the settings.
-pub const SETTINGS_WORDS: usize = 10;
 const WANTS_CREDENTIALS: usize = 2;
 const FLAGS: usize = 3;
 const NUMBERS: usize = 4;
@@ -319,7 +317,7 @@ impl Socket {
         common.write(&mut ends);
         drop((held, ends));
         if let Some(description) = shared {
-            exported_pages::note_sent(description);
+            description.note_sent();
         }
         wait::kick_idle();
         outcome

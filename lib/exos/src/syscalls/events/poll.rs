@@ -1,8 +1,9 @@
 //! Waiting for many descriptors: the joined wakeup predicates of all of them.
 
 use crate::descriptor::fd_pins::Used;
-use crate::descriptor::object::{Event, Object};
+use crate::descriptor::object::Object;
 use crate::descriptor::open_file::OpenFile;
+use crate::descriptor::poll_event::Event;
 use crate::descriptor::readiness::{BROKEN, HUNG_UP, READABLE, SPECIAL, SleeperBell, WRITABLE, state};
 use crate::hw::usercopy;
 use crate::pipe::bells::with_deaths;

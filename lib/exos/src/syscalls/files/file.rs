@@ -2,8 +2,9 @@
 
 use crate::descriptor::block_device;
 use crate::descriptor::fd_pins::Used;
-use crate::descriptor::object::{Event, MOST, Object};
+use crate::descriptor::object::{MOST, Object};
 use crate::descriptor::open_file::OpenFile;
+use crate::descriptor::poll_event::Event;
 use crate::descriptor::sockets::socket::Socket;
 use crate::hw::cpu_time::{READ, WRITTEN};
 use crate::hw::usercopy;

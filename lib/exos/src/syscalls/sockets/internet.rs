@@ -1,8 +1,8 @@
 //! Calls on Internet and netlink sockets: making, naming and connecting them.
 
 use crate::descriptor::file_ops::FileOps;
-use crate::descriptor::object::Event;
 use crate::descriptor::open_file::OpenFile;
+use crate::descriptor::poll_event::Event;
 use crate::descriptor::sockets::internet_socket::{ECHO_V4, ECHO_V6, InternetSocket};
 use crate::descriptor::sockets::netlink::Netlink;
 use crate::descriptor::sockets::socket::wait_until;

@@ -5,8 +5,8 @@
 use super::internet;
 use crate::descriptor::exported_pages;
 use crate::descriptor::file_ops::FileOps;
-use crate::descriptor::object::Event;
 use crate::descriptor::open_file::OpenFile;
+use crate::descriptor::poll_event::Event;
 use crate::descriptor::sockets::netlink::Netlink;
 use crate::descriptor::sockets::socket::{Kind, Socket, wait_until};
 use crate::hw::usercopy;
