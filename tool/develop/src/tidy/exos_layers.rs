@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use syn::visit::{self, Visit};
-use syn::{Attribute, ItemMod, ItemUse, UseTree};
+use syn::{Attribute, ItemMod, ItemUse, UseTree, Visibility};
 
 use chitin::failure::{Context, Result};
 
@@ -16,7 +16,7 @@ use super::{Finding, Subject};
 
 /// Where the list stands.
 pub const FILE: &str = "tool/develop/exos-layers.toml";
-const ROOT: &str = "lib/exos/src/";
+pub(super) const ROOT: &str = "lib/exos/src/";
 /// The layers from below, each with its modules. The longest name that begins a path says its layer.
 const LAYERS: [&[&str]; 10] = [
     &["hw"],
@@ -165,6 +165,9 @@ impl<'a> Visit<'a> for Imports {
         self.module.pop();
     }
 
+    /// `pub(super)` imports nothing.
+    fn visit_visibility(&mut self, _: &'a Visibility) {}
+
     fn visit_macro(&mut self, call: &'a syn::Macro) {
         // The tokens of a macro are no syntax: a path in them is what stands behind `crate`.
         let tokens = call.tokens.to_string().replace(" :: ", "::");
@@ -181,7 +184,7 @@ impl<'a> Visit<'a> for Imports {
     }
 }
 
-fn is_for_tests(attribute: &Attribute) -> bool {
+pub(super) fn is_for_tests(attribute: &Attribute) -> bool {
     attribute.path().is_ident("cfg")
         && attribute.parse_args::<syn::Path>().is_ok_and(|argument| argument.is_ident("test"))
 }
@@ -213,6 +216,7 @@ mod tests {
         assert!(found("process/exit.rs", "use crate::server::client::Client;").is_empty());
         assert!(found("hw/pager.rs", "#[cfg(test)] mod tests { use crate::process::fork; }").is_empty());
         assert!(found("lib.rs", "pub use crate::process::fork;").is_empty());
+        assert!(found("descriptor/poll_event.rs", "pub(super) struct Event;").is_empty());
     }
 
     #[test]

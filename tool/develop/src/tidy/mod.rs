@@ -4,6 +4,7 @@
 mod dependencies;
 mod drift;
 mod exceptions;
+mod exos_circles;
 mod exos_layers;
 mod faults;
 mod headers;
@@ -67,9 +68,10 @@ pub struct Subject {
 pub type Rule = (&'static str, fn(&Subject) -> Vec<Finding>);
 
 /// Every rule, in the order in which they are reported.
-pub const RULES: [Rule; 14] = [
+pub const RULES: [Rule; 15] = [
     ("layering", layering::check),
     ("exos-layers", exos_layers::check),
+    ("exos-circles", exos_circles::check),
     ("dependencies", dependencies::check),
     ("licences", licences::check),
     ("manifests", manifests::check),
