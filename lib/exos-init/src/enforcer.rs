@@ -15,7 +15,7 @@ use crate::maimed;
 use crate::robust_locks::{DeadMemory, RobustList};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
-use exos::process::subreaper;
+use exos::process::exit::subreaper;
 use exos::process_table::{ProcessInfo, ProcessTable};
 use exos::signal::forgets_children;
 use linux_raw_sys::general as linux;

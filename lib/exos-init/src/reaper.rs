@@ -11,7 +11,7 @@ use abi::budget::{Figure, Resource};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use exos::process::environment::{self, EnvironmentRef, PublicPage};
-use exos::process::reclaim::{self, DeadAccessList, still_present};
+use exos::process::exit::reclaim::{self, DeadAccessList, still_present};
 use exos::server::client::Client;
 use runtime::address_space::Access;
 use runtime::exposed::{self, Environment};

@@ -10,9 +10,11 @@ use crate::hw::signal_frame;
 use crate::hw::usercopy;
 use crate::process::call::CallTable;
 use crate::process::current::{process, thread};
-use crate::process::{Process, cpu_placement, priority, revocation};
+use crate::process::sched::priority;
+use crate::process::{Process, revocation};
 use crate::signal;
 use crate::syscalls;
+use crate::wait::cpu_placement;
 use abi::area::PrivateWords;
 use abi::upcall::{USER_CODE, USER_DATA, UpcallFrame, kind};
 use core::arch::naked_asm;
@@ -358,7 +360,7 @@ extern "C" fn exception(context: &mut Context) {
         context.frame.rip = way_out;
         return;
     }
-    if crate::process::vfork_deferred::begin_at_fault(context) {
+    if crate::process::fork::vfork_deferred::begin_at_fault(context) {
         return;
     }
     if in_program && legacy_calls::perform(context) {
@@ -416,7 +418,7 @@ fn mend(frame: &UpcallFrame) -> Option<(u32, i32, u64)> {
 #[cold]
 fn signal_of(violation: FaultError, address: u64) -> (u32, i32, u64) {
     if violation == FaultError::OutOfMemory {
-        crate::process::oom::kill();
+        crate::process::exit::oom::kill();
     }
     match violation {
         FaultError::NotMapped => (linux::SIGSEGV, 1, address),

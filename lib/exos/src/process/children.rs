@@ -1,7 +1,7 @@
 //! The children of a process: what it keeps of each until it was waited for.
 
 use super::environment::{EnvironmentRef, was_killed_by_session};
-use super::spare_environment::{EnvironmentParts, SpareEnvironment};
+use super::spawn_cache::spare_environment::{EnvironmentParts, SpareEnvironment};
 use crate::hw::mapping::{Mapping, PAGE_WORDS};
 use crate::process::current::process;
 use crate::upcalls::ChildInfo;

@@ -5,12 +5,12 @@
 //! of one user can do on Unix. Slot 4 is that of its origin where a program set it apart from its user. The process's
 //! access list begins with the session's name, then its own.
 
-use super::cpu_placement;
 use super::current;
-use super::reclaim::{self, DeadAccessList, still_present};
+use super::exit::reclaim::{self, DeadAccessList, still_present};
 use crate::hw::current::word;
 use crate::hw::page_tables::{TableEditor, link_common};
 use crate::hw::{env_create, header};
+use crate::wait::cpu_placement;
 use abi::area::PrivateWords;
 use abi::budget::{Figure, Resource};
 use abi::capability::Rights;

@@ -4,11 +4,11 @@
 
 use super::exec_file::{self, ElfFile, ExecFile, read_from};
 use super::exec_request::{ExecPlan, ExecRequest, PreloadedObject};
-use super::exec_template::{ExecTemplate, ZEROS};
 use super::futex;
 use super::interpose;
 use super::load_layout::{LoadedLayout, lay_out, place_movable};
-use super::setuid_handover;
+use super::setuid::setuid_handover;
+use super::spawn_cache::exec_template::{ExecTemplate, ZEROS};
 use crate::hw::{entropy, fpu, usercopy};
 use crate::loader::{cpu_entry, vdso};
 use crate::process::current::{process, thread};
@@ -133,7 +133,7 @@ pub fn take_over(request: &ExecRequest, prepared: Option<Box<ExecTemplate>>) -> 
 /// The point of no return. `prepared`: the program is mapped, and this is what is known of it.
 pub(super) fn replace(context: &mut Context, request: &ExecRequest, prepared: Option<Box<ExecTemplate>>) -> Result<()> {
     let ExecRequest { plan, path, environment, .. } = request;
-    super::vfork_sharing::end(process());
+    super::fork::vfork_sharing::end(process());
     let stack = prepared.as_ref().map_or_else(|| request.stack(), |prepared| prepared.stack());
     let by_itself = prepared.is_none();
     forget_old_program()?;
@@ -306,7 +306,7 @@ fn open_interpreter(program: &[u8], (file, head): (&ExecFile, &[u8]), name: (u64
 pub(super) fn forget_old_program() -> Result<()> {
     let process = process();
     futex::release_robust_list(thread());
-    super::child_start::tell_what_was_written(process);
+    super::fork::child_start::tell_what_was_written(process);
     process.with_memory(|space, pages| {
         let next = space.successor();
         let gone = core::mem::replace(space, next);
@@ -462,7 +462,7 @@ fn note_program(plan: &ExecPlan, path: &[u8], environment: &[Vec<u8>]) {
         program.arguments = joined(&plan.arguments);
         program.environment = joined(environment);
     }
-    super::child_start::publish(process);
+    super::fork::child_start::publish(process);
 }
 
 fn absolute(path: &[u8]) -> Vec<u8> {

@@ -3,9 +3,11 @@
 
 use super::{truncate_notify, writable};
 use crate::descriptor::sockets::scm_rights;
+use crate::process::Process;
 use crate::process::current::process;
+use crate::process::exit::subreaper;
 use crate::process::resource_limits::set_limit;
-use crate::process::{Process, change_own, subreaper};
+use crate::process::sched::change::change_own;
 use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};
 use unix_core::process::remote_request::{self, Schedule};

@@ -5,7 +5,7 @@ use super::address_space::memory;
 use super::events::signal;
 use super::processes::process;
 use crate::process::call::{Call, NUMBERS, Operation, Operations};
-use crate::process::vfork_deferred;
+use crate::process::fork::vfork_deferred;
 use linux_abi::errno::Result;
 use linux_raw_sys::general as linux;
 use unix_core::process::exit_status::Status;

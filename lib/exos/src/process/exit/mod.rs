@@ -9,14 +9,14 @@ pub mod reclaim;
 pub mod subreaper;
 mod zombie;
 
-use super::child_start;
 use super::children::Child;
 use super::exec;
+use super::fork::child_start;
+use super::fork::vfork_sharing;
 use super::futex;
 use super::process_record::Process;
+use super::thread::thread_create;
 use super::thread::{DeadThread, Thread};
-use super::thread_create;
-use super::vfork_sharing;
 use crate::hw::current::area_at;
 use crate::process::current::{process, thread};
 use crate::terminal::job_control;
@@ -74,7 +74,7 @@ pub fn end_thread_as(status: Status) -> ! {
     process.remove_threads(|other| core::ptr::eq(other, thread));
     process.settle_without(thread);
     futex::release_inheriting(thread);
-    super::child_start::publish_threads(process);
+    super::fork::child_start::publish_threads(process);
     process.remains.lock().push(DeadThread::of(thread));
     ring(EnvironmentId(process.environment()));
     die()
@@ -272,7 +272,7 @@ pub(super) fn release_children() {
         }
         return;
     }
-    super::subreaper::hand_on(&children);
+    self::subreaper::hand_on(&children);
     let (ended, alive): (Vec<Child>, Vec<Child>) = children.into_iter().partition(|child| child.status().is_some());
     ended.into_iter().for_each(Child::reap);
     process.abandon_nursery();

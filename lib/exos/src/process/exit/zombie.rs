@@ -8,7 +8,7 @@ use crate::process::children::Child;
 use crate::process::current::process;
 use crate::process::environment::{EnvironmentRef, make_zombie, under_list};
 use crate::process::process_record::Process;
-use crate::process::spare_environment::reclaim_mailbox;
+use crate::process::spawn_cache::spare_environment::reclaim_mailbox;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use runtime::page::{Allocator, PageKind};

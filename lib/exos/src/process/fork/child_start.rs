@@ -122,11 +122,11 @@ fn init_child(inherited: &mut ForkState) -> Result<()> {
     if inherited.options.clears_handlers {
         process.signal.actions.lock().forget_handlers();
     }
-    crate::process::vfork_sharing::begin(process, &inherited.options.vfork_link);
+    crate::process::fork::vfork_sharing::begin(process, &inherited.options.vfork_link);
     if !inherited.borrows_memory() {
         process.with_memory(|space, pages| space.begin_child(pages))?;
     }
-    crate::process::priority::begin(process);
+    crate::process::sched::priority::begin(process);
     if !inherited.executes() {
         // A child that begins with another program publishes this once that program is loaded.
         publish(process);
@@ -279,7 +279,7 @@ fn begin_first() -> core::result::Result<Context, alloc::string::String> {
     use alloc::format;
     let (words, command) = library_image::birth_record();
     if words[first_process::PREDECESSOR_WORD] != 0 {
-        return crate::process::setuid_resume::begin(words)
+        return crate::process::setuid::setuid_resume::begin(words)
             .map_err(|error| format!("a program cannot be executed: error {}\n", error.number()));
     }
     let command = command::parse(command).map_err(|error| format!("chitin: {error}\n"))?;
@@ -287,7 +287,7 @@ fn begin_first() -> core::result::Result<Context, alloc::string::String> {
     let thread: &'static Thread = Box::leak(Box::new(Thread::new().map_err(internal)?));
     let process = make_first(words, thread).map_err(internal)?;
     adopt(process, thread);
-    heap::provide_by(crate::process::oom::provide);
+    heap::provide_by(crate::process::exit::oom::provide);
     (process.calls.image().install_gate)();
     open_standard(process, words).map_err(internal)?;
     fpu::declare_live();

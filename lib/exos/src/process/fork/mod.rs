@@ -14,8 +14,8 @@ pub mod vfork_sharing;
 
 use super::children::Child;
 use super::environment::{EnvironmentRef, rows};
-use super::spare_environment::SpareEnvironment;
 use super::spawn_cache::SpawnCache;
+use super::spawn_cache::spare_environment::SpareEnvironment;
 use crate::hw::library_image;
 use crate::hw::mapping::{Mappings, PAGE_WORDS};
 use crate::process::current::{process, thread};

@@ -21,8 +21,8 @@ use crate::process::current::{process, thread};
 use crate::process::exec_request::ExecRequest;
 use crate::process::fork;
 use crate::process::fork::fork_state::{DeferredChild, Options};
+use crate::process::fork::vfork_sharing::SharedMemoryLink;
 use crate::process::process_record::Process;
-use crate::process::vfork_sharing::SharedMemoryLink;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -180,7 +180,7 @@ fn leave(status: Status, exit_signal: u32) -> Result<u64> {
     drop(nursery);
     fork::introduce(&ready);
     ready.begin();
-    let crate::process::spare_environment::SpareEnvironment { made, public, parts: room } = ready;
+    let crate::process::spawn_cache::spare_environment::SpareEnvironment { made, public, parts: room } = ready;
     public.words()[STATUS_WORD].store(status.to_word(), Release);
     // Nothing of it is there to be released: it is over with the first step.
     let _ = syscall::environment_destroy(key, made.number);

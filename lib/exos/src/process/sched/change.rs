@@ -1,7 +1,9 @@
 //! A change of how a process is scheduled: its priority, its policy or its CPUs.
 
-use super::{cpu_placement, priority};
-use crate::process::{Process, child_start};
+use super::priority;
+use crate::process::Process;
+use crate::process::fork::child_start;
+use crate::wait::cpu_placement;
 use linux_abi::errno::Result;
 use linux_raw_sys::general as linux;
 use runtime::EnvironmentId;

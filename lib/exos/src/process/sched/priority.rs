@@ -6,10 +6,10 @@
 //! it puts itself below the usual rank: saying so it harms only itself. What puts it above stands in the server's table
 //! (`exos_server::programs::priority_table`), or holds for nothing.
 
-use crate::process::cpu_placement;
 use crate::process::current::{process, thread};
 use crate::process::process_record::Process;
 use crate::server::client;
+use crate::wait::cpu_placement;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use runtime::address_space::Access;
 use runtime::window::Window;

@@ -13,15 +13,15 @@
 use crate::hw::env_create::create_of_parts;
 use crate::hw::mapping::{Mapping, Mappings, PAGE_WORDS};
 use crate::hw::page_tables::{PageTables, TableEditor};
-use crate::process::child_space::{self, SpareSpace, TableViews, fresh_tables};
 use crate::process::current::{self, process, thread};
 use crate::process::environment::{
     self, BORROWED_SLOT, EnvironmentBuilder, EnvironmentRef, GUARD, StartInfo, give_keys,
 };
-use crate::process::exec_template::ExecTemplate;
+use crate::process::exit::reclaim::still_present;
 use crate::process::fork::fork_state::ChildMemory;
-use crate::process::reclaim::still_present;
 use crate::process::spawn_cache::SpawnCache;
+use crate::process::spawn_cache::child_space::{self, SpareSpace, TableViews, fresh_tables};
+use crate::process::spawn_cache::exec_template::ExecTemplate;
 use abi::budget::Resource;
 use abi::capability::Rights;
 use abi::page_table::MapRow;

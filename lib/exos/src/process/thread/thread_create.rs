@@ -7,13 +7,14 @@ use crate::budget;
 use crate::hw::current::{area_at, word};
 use crate::hw::{env_create, fpu, usercopy};
 use crate::loader::cpu_entry;
+use crate::process::current;
 use crate::process::current::{process, thread};
 use crate::process::environment::{
     self, AREA_PAGES, EnvironmentRef, StartInfo, area_words, parts_of_area, write_words,
 };
-use crate::process::exit_handoff::inherit_from_thread;
+use crate::process::exit::exit_handoff::inherit_from_thread;
 use crate::process::thread::{DeadThread, Thread};
-use crate::process::{cpu_placement, current};
+use crate::wait::cpu_placement;
 use abi::budget::Resource;
 use abi::capability::Rights;
 use alloc::boxed::Box;
@@ -71,10 +72,10 @@ fn begin_to_run(record: &'static Thread, made: &EnvironmentRef, options: &Option
     process.descriptors.has_threads.store(true, Relaxed);
     process.threads.lock().push(record);
     process.publish_signal_limit();
-    crate::process::child_start::publish_threads(process);
+    crate::process::fork::child_start::publish_threads(process);
     made.run(KeyIndex::FIRST).map_err(|_| {
         process.threads.lock().retain(|thread| !core::ptr::eq(*thread, record));
-        crate::process::child_start::publish_threads(process);
+        crate::process::fork::child_start::publish_threads(process);
         Errno::EAGAIN
     })
 }

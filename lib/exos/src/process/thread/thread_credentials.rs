@@ -8,8 +8,9 @@
 use super::Thread;
 use crate::attributes::Turn;
 use crate::process::current::thread;
+use crate::process::fork::child_start;
 use crate::process::process_record::Process;
-use crate::process::{change_user, child_start};
+use crate::process::setuid::change_user;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use linux_abi::errno::Result;

@@ -3,8 +3,8 @@
 use super::poll::duration;
 use crate::hw::usercopy;
 use crate::process::call::Call;
-use crate::process::child_start;
 use crate::process::current::thread;
+use crate::process::fork::child_start;
 use crate::process_table;
 use crate::signal::{self, Action};
 use crate::wait::{self, WakeReason};

@@ -3,8 +3,8 @@
 use super::poll::duration;
 use crate::hw::usercopy;
 use crate::process::call::Call;
-use crate::process::cpu_time::own_time;
 use crate::process::current::process;
+use crate::process::sched::cpu_time::own_time;
 use crate::process_table;
 use crate::signal::process_clock::{ran, wall_clock};
 use crate::wait::{self, WakeReason};

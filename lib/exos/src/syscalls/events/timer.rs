@@ -3,7 +3,7 @@
 use super::time::{can_wait, own_clock};
 use crate::hw::usercopy;
 use crate::process::call::Call;
-use crate::process::cpu_time::own_time;
+use crate::process::sched::cpu_time::own_time;
 use crate::process::thread::Thread;
 use crate::signal::process_clock::{ran, wall_clock};
 use linux_abi::errno::{Errno, Result};

@@ -2,12 +2,13 @@
 
 use crate::hw::usercopy;
 use crate::process::call::Call;
-use crate::process::cpu_placement::{self, machine};
 use crate::process::current::thread;
+use crate::process::sched::change::change_own;
+use crate::process::sched::priority;
 use crate::process::thread::Thread;
-use crate::process::{change_own, priority};
 use crate::process_table::{self, ProcessInfo};
 use crate::signal::remote_call;
+use crate::wait::cpu_placement::{self, machine};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::errno::{Errno, Result};
