@@ -11,3 +11,6 @@ pub mod splice;
 mod unaccepted;
 pub use pipe_end::*;
 pub(crate) use resize::answer_grown;
+
+/// Words of the settings of a socket, which lie in the first page of the pipe that it reads from.
+pub const SETTINGS_WORDS: usize = 10;

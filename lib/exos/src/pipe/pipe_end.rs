@@ -65,8 +65,6 @@ const NAME_BYTES: usize = 108;
 const ONLY_FROM: usize = 79;
 /// Where the settings lie of the socket that reads here.
 const SETTINGS: usize = 80;
-/// Words of the settings of a socket.
-pub const SETTINGS_WORDS: usize = 10;
 /// Where the processes stand that hold the end to write, and the end to read.
 pub(super) const HOLDERS_TO_WRITE: usize = 128;
 pub(super) const HOLDERS_TO_READ: usize = HOLDERS_TO_WRITE + end_owners::WORDS;
@@ -311,15 +309,14 @@ impl Pipe {
         self.changed(side);
     }
 
-    /// Stops counting holders of an end that has none to count, such as the write end of a pipe for datagrams, which
-    /// come from anywhere.
+    /// Stops counting holders of an end that has none to count, such as the write end of a pipe for datagrams.
     pub fn give_up_counting(&self, side: Side) {
         side.holders().iter().for_each(|first| self.holders(*first).give_up_counting());
     }
 
     /// What was set of the socket that reads here: see `descriptor::sockets::socket_shared`.
     pub fn settings(&self) -> &'static [AtomicU64] {
-        &self.shared.first_page()[SETTINGS..SETTINGS + SETTINGS_WORDS]
+        &self.shared.first_page()[SETTINGS..SETTINGS + super::SETTINGS_WORDS]
     }
 
     /// An end is on its way in a message, or has come.
