@@ -199,12 +199,16 @@ static void find_on_disk(const char *disk) {
 }
 
 /* The first records of the kernel's registry, which all programs may read: 64 bytes each, the first word is a block's
- * number + 1. Whether the kernel holds the root catalogue, block 1, and many blocks of the volume. */
+ * number + 1. Whether the kernel holds the root catalogue, block 1, and many blocks of the volume, in any of the frames
+ * of 96 MiB. */
 static int is_in_registry(void) {
     const uint64_t *records = (const uint64_t *)0xffffc00038000000;
-    int used = 0;
-    for (int record = 0; record < 64; record++) used += records[8 * record] > 258;
-    return records[0] == 2 && used >= 16;
+    int used = 0, catalogue = 0;
+    for (int record = 0; record < 128; record++) {
+        used += records[8 * record] > 258;
+        catalogue += records[8 * record] == 2;
+    }
+    return catalogue == 1 && used >= 16;
 }
 
 int main(int count, char **arguments) {

@@ -133,23 +133,31 @@ static void keep(void) {
 }
 
 // Whoever is no more than its user.
-static int gains_nothing(int pid) {
+static int gains_nothing(int pid, int renounces) {
     CHECK(is(1000, 1000, 1000) && is_group(100, 100, 100) && getpid() == pid && !reads("secret"));
     CHECK(!getauxval(AT_SECURE));
-    return 11;
+    return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == renounces ? 11 : 12;
+}
+
+// Executes a program that gives it nothing, as another user who renounced that.
+static void renounced(const char *program) {
+    char own[20];
+    CHECK(!setgid(100) && !setuid(1000) && !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+    snprintf(own, sizeof own, "%d", getpid());
+    execl(program, program, "renounced", own, NULL);
+    _exit(1);
 }
 
 static void nobody_gains(void) {
     pid_t child = start("plain", "gains-nothing", NULL);
     CHECK(status_of(child) == 11 << 8);
     child = fork();
-    if (!child) {
-        CHECK(!setgid(100) && !setuid(1000) && !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
-        char own[20];
-        snprintf(own, sizeof own, "%d", getpid());
-        execl("rooted", "rooted", "gains-nothing", own, NULL);
-        _exit(1);
-    }
+    if (!child) renounced("rooted");
+    CHECK(status_of(child) == 11 << 8);
+    // A program that may not be read starts in a fresh environment, and gains no more than the others.
+    install("unread-rooted", 0, 0, 04111);
+    child = fork();
+    if (!child) renounced("unread-rooted");
     CHECK(status_of(child) == 11 << 8);
     int script = open("script", O_CREAT | O_WRONLY, 0755);
     const char *text = "#!/bin/sh\n[ `id -u` = 1000 ] && exit 5\n";
@@ -353,7 +361,7 @@ static int of_one_user(pid_t child) {
 }
 
 static void unread_ones(void) {
-    install("unread", 0, 0, 0111), install("unread-rooted", 0, 0, 04111);
+    install("unread", 0, 0, 0111);
     CHECK(status_of(start("unread", "unread", NULL)) == 0);
     CHECK(status_of(start("unread-rooted", "unread-rooted", NULL)) == 0);
     int ends[2];
@@ -376,7 +384,8 @@ int main(int count, char **arguments) {
     if (count > 2) {
         int pid = atoi(arguments[2]);
         if (!strcmp(arguments[1], "keeps")) return keeps(pid, arguments[3]);
-        if (!strcmp(arguments[1], "gains-nothing")) return gains_nothing(pid);
+        if (!strcmp(arguments[1], "gains-nothing")) return gains_nothing(pid, 0);
+        if (!strcmp(arguments[1], "renounced")) return gains_nothing(pid, 1);
         if (!strcmp(arguments[1], "other-user")) return other_user(pid);
         if (!strcmp(arguments[1], "group")) return group(pid);
         if (!strcmp(arguments[1], "second")) return second(pid);

@@ -214,9 +214,7 @@ impl Server {
             return Ok(());
         }
         let lists = self.server.keys.admit(principal, Some(origin))?;
-        let numbers = [after.user, after.group].map(|three| [three.real, three.effective, three.saved]);
-        let words: Vec<u32> = numbers.into_iter().flatten().collect();
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let bytes: Vec<u8> = after.to_words().into_iter().flat_map(u64::to_le_bytes).collect();
         self.server.put(caller, &bytes)?;
         let client = self.server.clients.get_mut(&caller).ok_or(Errno::EPERM)?;
         (message[1], message[2], message[3]) = (lists.common.0, lists.public.0, principal);

@@ -145,6 +145,9 @@ pub struct Credentials {
     pub missing: Missing,
 }
 
+/// Words of [`Credentials::to_words`].
+pub const TOLD: usize = 10;
+
 /// The first principal that is no user.
 pub const FIRST_APART: u64 = 1 << 32;
 
@@ -206,6 +209,28 @@ impl Credentials {
         after.missing.effective = if after.user.effective == 0 { after.missing.permitted } else { ALL };
         after.renounce(after.missing);
         after
+    }
+
+    /// What the server tells a process that takes them up in a fresh environment: the IDs, 1 where it renounced numbers of
+    /// programs, and the missing capabilities.
+    #[must_use]
+    pub fn to_words(&self) -> [u64; TOLD] {
+        let Missing { effective, permitted, gained } = self.missing;
+        let ids = [self.user, self.group].map(|ids| [ids.real, ids.effective, ids.saved].map(u64::from));
+        let [[a, b, c], [d, e, f]] = ids;
+        [a, b, c, d, e, f, self.no_new_privileges.into(), effective, permitted, gained]
+    }
+
+    /// Becomes what [`Self::to_words`] told, but for groups and principal.
+    pub fn take_words(&mut self, [a, b, c, d, e, f, renounced, effective, permitted, gained]: [u64; TOLD]) {
+        let ids = |[real, effective, saved]: [u64; 3]| ResIds {
+            real: real as u32,
+            effective: effective as u32,
+            saved: saved as u32,
+        };
+        (self.user, self.group) = (ids([a, b, c]), ids([d, e, f]));
+        self.no_new_privileges = renounced != 0;
+        self.missing = Missing { effective, permitted, gained };
     }
 
     /// Whether it acts as whom it has been told by a program to act as, and not as whose it is (AT_SECURE).

@@ -27,7 +27,7 @@ use runtime::predicate::{Operator, word};
 use runtime::upcall::Context;
 use runtime::window::Window;
 use runtime::{EnvironmentId, PageNumber, area, exposed, heap};
-use unix_core::process::credentials::ResIds;
+use unix_core::process::credentials::TOLD;
 use unix_core::process::exec_state::ExecState;
 use unix_core::process::public_page as public;
 use unix_core::server::protocol::Request;
@@ -119,7 +119,7 @@ fn open(process: &Process, bundle: &ExecState) {
 fn raise(process: &Process) -> Result<()> {
     let mut files = process.files.lock();
     let [shared, public, principal, count, apart] = files.on_object(Request::AssumeIdentity, [0; 5])?;
-    let numbers = halves(&files.left(6 * 4)?);
+    let told = files.left(TOLD as u64 * 8)?;
     let mut groups = Vec::new();
     while (groups.len() as u64) < count {
         let [some, ..] = files.on_object(Request::Groups, [groups.len() as u64, 0, 0, 0, 0])?;
@@ -129,14 +129,11 @@ fn raise(process: &Process) -> Result<()> {
         }
     }
     drop(files);
-    let three = |at: usize| ResIds { real: numbers[at], effective: numbers[at + 1], saved: numbers[at + 2] };
-    if numbers.len() < 6 {
-        return Err(Errno::EIO);
-    }
+    let words: Vec<u64> = told.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
     {
         let mut identity = process.attributes.credentials.lock();
-        (identity.user, identity.group, identity.apart) = (three(0), three(3), apart);
-        identity.groups = Groups::new(groups)?;
+        identity.take_words(words.try_into().map_err(|_| Errno::EIO)?);
+        (identity.groups, identity.apart) = (Groups::new(groups)?, apart);
     }
     if principal != 0 {
         let lists = change_user::Lists { shared: PageNumber(shared), public: PageNumber(public), principal: None };
