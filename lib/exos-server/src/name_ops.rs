@@ -62,22 +62,23 @@ impl FileServer {
     pub(super) fn set_owner(&mut self, who: FsCredentials, at: Location, owner: u64) -> Result<Outcome> {
         let (uid, gid) = (owner as u32, (owner >> 32) as u32);
         let groups = self.tree.groups.clone();
-        let who_owns = if who.has(linux::CAP_CHOWN) { who.with(linux::CAP_FOWNER) } else { who };
-        self.change(who_owns, at, |node| {
+        self.tree.check_writable(at)?;
+        self.tree.set_attributes(at.node, |node| {
             let is_own_group = gid == node.gid || gid == who.gid || groups.has(gid);
             let is_owner = who.uid == node.uid;
+            let mode = if node.is_directory() { node.mode } else { plain(node.mode) };
             let may_user = uid == u32::MAX || is_owner && uid == node.uid;
             let may_group = gid == u32::MAX || is_owner && is_own_group;
-            if !who.has(linux::CAP_CHOWN) && !(may_user && may_group) {
+            let may_mode = mode == node.mode || who.may_own(node.uid);
+            if !who.has(linux::CAP_CHOWN) && !(may_user && may_group && may_mode) {
                 return Err(Errno::EPERM);
             }
             node.uid = if uid == u32::MAX { node.uid } else { uid };
             node.gid = if gid == u32::MAX { node.gid } else { gid };
-            if node.is_file() {
-                node.mode = plain(node.mode);
-            }
+            node.mode = mode;
             Ok(())
-        })
+        })?;
+        Ok(NOTHING.into())
     }
 
     pub(super) fn set_times(
