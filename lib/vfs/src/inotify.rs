@@ -19,8 +19,6 @@ const HEAD: usize = 16;
 pub const MOST_EVENTS: usize = 16_384;
 /// Watches of an instance at most.
 pub const MOST_WATCHES: usize = 65_536;
-/// Bits that say how to make a watch.
-const MANNER: u32 = linux::IN_ONLYDIR | linux::IN_DONT_FOLLOW | linux::IN_MASK_CREATE | linux::IN_MASK_ADD;
 /// Bits that say how a watch behaves.
 const BEHAVIOUR: u32 = linux::IN_EXCL_UNLINK | linux::IN_ONESHOT;
 
@@ -131,7 +129,7 @@ impl Watches {
         if mask & linux::IN_ALL_EVENTS == 0 || adds && creates {
             return Err(Errno::EINVAL);
         }
-        let kept = mask & !MANNER & (linux::IN_ALL_EVENTS | BEHAVIOUR);
+        let kept = mask & (linux::IN_ALL_EVENTS | BEHAVIOUR) | linux::IN_UNMOUNT;
         if let Some(watch) = watcher.watches.get_mut(&node) {
             if creates {
                 return Err(Errno::EEXIST);
@@ -180,7 +178,7 @@ impl Watches {
         for instance in self.watchers[&node].clone() {
             let Some(watcher) = self.instances.get_mut(&instance) else { continue };
             let Some(watch) = watcher.watches.get(&node).copied() else { continue };
-            if watch.mask & event & linux::IN_ALL_EVENTS == 0 {
+            if watch.mask & event & (linux::IN_ALL_EVENTS | linux::IN_UNMOUNT) == 0 {
                 continue;
             }
             self.has_news = true;
@@ -193,9 +191,9 @@ impl Watches {
         }
     }
 
-    /// A node is gone, and so are the watches on it.
-    pub fn note_gone(&mut self, node: NodeId) {
-        self.note(node, linux::IN_DELETE_SELF, 0, b"");
+    /// A node is gone, as `event` says, and so are the watches on it.
+    pub fn note_gone(&mut self, node: NodeId, event: u32) {
+        self.note(node, event, 0, b"");
         for instance in self.watchers.remove(&node).unwrap_or_default() {
             let Some(watcher) = self.instances.get_mut(&instance) else { continue };
             if let Some(watch) = watcher.watches.remove(&node) {

@@ -749,7 +749,7 @@ impl<S: PageStorage> FileTree<S> {
             }
         }
         if self.watches.is_watched(id) && !self.nodes.contains_key(&id) {
-            self.watches.note_gone(id);
+            self.watches.note_gone(id, linux::IN_DELETE_SELF);
         }
     }
 }

@@ -3,10 +3,12 @@
 
 use crate::file_data::PageStorage;
 use crate::inode::{Body, NodeId};
+use crate::inotify::directory_bit;
 use crate::namespace::FileTree;
 use alloc::vec::Vec;
 use linux_abi::address_map::PAGE_SIZE;
 use linux_abi::errno::{Errno, Result};
+use linux_raw_sys::general as linux;
 
 /// Number of a volume, which `stat` tells as the minor number of the device.
 pub type VolumeId = u32;
@@ -180,6 +182,7 @@ impl<S: PageStorage> FileTree<S> {
             self.nodes.iter().filter(|(_, node)| node.volume == id).map(|(number, _)| *number).collect();
         for number in all {
             if let Some(node) = self.nodes.get_mut(&number) {
+                self.watches.note_gone(number, linux::IN_UNMOUNT | directory_bit(node.is_directory()));
                 node.links = 0;
                 if let Body::Directory { entries, .. } = &mut node.body {
                     entries.clear();
