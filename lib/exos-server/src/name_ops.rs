@@ -227,35 +227,54 @@ impl FileServer {
     ) -> Result<Outcome> {
         let (from, to) = self.two_paths(caller, lengths)?;
         let [(from, from_slash), (to, to_slash)] = [&from, &to].map(|path| without_slashes(path));
-        let from = match self.tree.walk(self.from(caller, at[0], who, false)?, from)? {
-            WalkResult::Here { directory, name, node: Some(node), .. } => (directory, name, node),
-            WalkResult::Here { .. } => return Err(Errno::ENOENT),
-            WalkResult::LeavesFs { .. } => return Err(Errno::EXDEV),
+        let walked = |at, path| match self.tree.walk(self.from(caller, at, who, false)?, path)? {
+            WalkResult::Here { directory, name, node, .. } => Ok((directory, name, node)),
+            WalkResult::LeavesFs { .. } => Err(Errno::EXDEV),
         };
-        let (to_directory, to_name, to_node) = match self.tree.walk(self.from(caller, at[1], who, false)?, to)? {
-            WalkResult::Here { directory, name, node, .. } => (directory, name, node),
-            WalkResult::LeavesFs { .. } => return Err(Errno::EXDEV),
-        };
-        if from.0.mount != to_directory.mount {
+        let (from, from_name, node) = walked(at[0], from)?;
+        let (to, to_name, there) = walked(at[1], to)?;
+        if from.mount != to.mount {
             return Err(Errno::EXDEV);
         }
-        self.tree.check_writable(to_directory)?;
-        if (from_slash || to_slash) && !self.tree.node(from.2.node)?.is_directory() {
+        let (keeps, exchanges) = (flags & linux::RENAME_NOREPLACE != 0, flags & linux::RENAME_EXCHANGE != 0);
+        let is_dots = |name: &[u8]| matches!(name, b"." | b"..");
+        match () {
+            () if is_dots(&from_name) => return Err(Errno::EBUSY),
+            () if is_dots(&to_name) => return Err(if keeps { Errno::EEXIST } else { Errno::EBUSY }),
+            () => self.tree.check_writable(to)?,
+        }
+        let node = node.ok_or(Errno::ENOENT)?;
+        match there {
+            Some(_) if keeps => return Err(Errno::EEXIST),
+            None if exchanges => return Err(Errno::ENOENT),
+            _ => {}
+        }
+        let exchanged = there.filter(|_| exchanges);
+        let is_directory = |at: Location| self.tree.node(at.node).map(Inode::is_directory);
+        if from_slash && !is_directory(node)? || to_slash && !is_directory(exchanged.unwrap_or(node))? {
             return Err(Errno::ENOTDIR);
         }
-        self.check_removal(who, from.0.node, from.2.node)?;
-        self.tree.check(to_directory.node, who, access::WRITE | access::EXECUTE)?;
-        if let Some(node) = to_node {
-            self.check_removal(who, to_directory.node, node.node)?;
+        if there == Some(node) {
+            return Ok(NOTHING.into());
         }
-        let (from, to) = ((from.0.node, &*from.1), (to_directory.node, &*to_name));
+        self.check_removal(who, from.node, node.node)?;
+        match there {
+            Some(there) => self.check_removal(who, to.node, there.node)?,
+            None => self.tree.check(to.node, who, access::WRITE | access::EXECUTE)?,
+        }
+        // The `..` of a directory that moves changes.
+        for moved in [Some(node), exchanged].into_iter().flatten() {
+            if from.node != to.node && is_directory(moved)? {
+                self.tree.check(moved.node, who, access::WRITE)?;
+            }
+        }
+        let (from, to) = ((from.node, &*from_name), (to.node, &*to_name));
         self.tell_of_programs();
-        match flags {
-            0 => self.tree.rename(from, to, false)?,
-            linux::RENAME_NOREPLACE => self.tree.rename(from, to, true)?,
+        match flags & !linux::RENAME_NOREPLACE {
+            0 => self.tree.rename(from, to)?,
             linux::RENAME_EXCHANGE => self.tree.exchange(from, to)?,
-            whiteout if whiteout & !linux::RENAME_NOREPLACE == linux::RENAME_WHITEOUT => {
-                self.tree.rename(from, to, whiteout & linux::RENAME_NOREPLACE != 0)?;
+            linux::RENAME_WHITEOUT => {
+                self.tree.rename(from, to)?;
                 let fresh = Fresh { mode: linux::S_IFCHR, owner: who, device: (0, 0), target: b"" };
                 self.tree.create(from.0, from.1, fresh)?;
             }

@@ -349,29 +349,18 @@ impl<S: PageStorage> FileTree<S> {
         if is_watched { self.hold(id, false) } else { Ok(()) }
     }
 
-    /// Renames: what `to_name` led to is replaced in the same step, unless `keep`.
-    pub fn rename(
-        &mut self,
-        (from, from_name): (NodeId, &[u8]),
-        (to, to_name): (NodeId, &[u8]),
-        keep: bool,
-    ) -> Result<()> {
+    /// Renames: what `to_name` led to is replaced in the same step. Neither name is `.` or `..`.
+    pub fn rename(&mut self, (from, from_name): (NodeId, &[u8]), (to, to_name): (NodeId, &[u8])) -> Result<()> {
         let id = self.look_up(from, from_name)?;
         self.check_log(to)?;
         let is_directory = self.node(id)?.is_directory();
         self.note_moved(is_directory);
-        for name in [from_name, to_name] {
-            if matches!(name, b"." | b"..") {
-                return Err(Errno::EBUSY);
-            }
-        }
         if is_directory && self.is_below(to, id)? {
             return Err(Errno::EINVAL);
         }
         self.check_no_point(id)?;
         let there = self.look_up(to, to_name);
         match there {
-            Ok(_) if keep => return Err(Errno::EEXIST),
             Ok(there) if there == id => return Ok(()),
             Ok(there) => {
                 self.check_removable(there, is_directory)?;
@@ -398,7 +387,7 @@ impl<S: PageStorage> FileTree<S> {
         self.hold(gone, false)
     }
 
-    /// Swaps what two names lead to.
+    /// Swaps what two names lead to. Neither is `.` or `..`.
     pub fn exchange(&mut self, (a, a_name): (NodeId, &[u8]), (b, b_name): (NodeId, &[u8])) -> Result<()> {
         let (first, second) = (self.look_up(a, a_name)?, self.look_up(b, b_name)?);
         if first == second {
@@ -417,8 +406,11 @@ impl<S: PageStorage> FileTree<S> {
         self.check_no_point(second)?;
         self.detach(a, a_name, first_is)?;
         self.detach(b, b_name, second_is)?;
+        let now = self.now;
         for (id, new_parent) in [(first, b), (second, a)] {
-            if let Body::Directory { parent, .. } = &mut self.node_mut(id)?.body {
+            let node = self.node_mut(id)?;
+            node.changed = now;
+            if let Body::Directory { parent, .. } = &mut node.body {
                 *parent = new_parent;
             }
         }

@@ -114,9 +114,9 @@ fn names_change_as_linux_changes_them() {
     assert_eq!(tree.remove(ROOT, b"a", true), Err(Errno::ENOTEMPTY));
     assert_eq!(tree.remove(ROOT, b"a", false), Err(Errno::EISDIR));
     assert_eq!(tree.remove(a, b"f", true), Err(Errno::ENOTDIR));
-    assert_eq!(tree.rename((ROOT, b"a"), (a, b"inside"), false), Err(Errno::EINVAL));
-    assert_eq!(tree.rename((b, b"g"), (a, b"f"), false), Ok(()), "two names of one file: nothing happens");
-    tree.rename((ROOT, b"a"), (b, b"a"), false).expect("a folder moves");
+    assert_eq!(tree.rename((ROOT, b"a"), (a, b"inside")), Err(Errno::EINVAL));
+    assert_eq!(tree.rename((b, b"g"), (a, b"f")), Ok(()), "two names of one file: nothing happens");
+    tree.rename((ROOT, b"a"), (b, b"a")).expect("a folder moves");
     assert_eq!(tree.look_up(a, b".."), Ok(b));
     assert_eq!((tree.node(ROOT).map(|node| node.links), tree.node(b).map(|node| node.links)), (Ok(3), Ok(3)));
     let other = tree.create(ROOT, b"h", fresh(FILE, b"")).expect("h");
@@ -264,7 +264,7 @@ fn random_trees_keep_their_link_counts() {
                 0 => folders.extend(tree.create(a, &first, fresh(FOLDER, b""))),
                 1 => drop(tree.create(a, &first, fresh(FILE, b""))),
                 2 => drop(tree.remove(a, &first, random.bool())),
-                3 => drop(tree.rename((a, &first), (b, &second), random.bool())),
+                3 => drop(tree.rename((a, &first), (b, &second))),
                 4 => drop(tree.exchange((a, &first), (b, &second))),
                 _ => drop(tree.look_up(a, &first).and_then(|node| tree.link(node, b, &second))),
             }
@@ -426,8 +426,8 @@ fn change_something(tree: &mut FileTree<HostStore>, mut draw: impl FnMut(u64) ->
         23..30 => tree.create(from, first, fresh(LINK, b"bb")).map(|_| ()),
         30..42 => tree.remove(from, first, false),
         42 => tree.remove(from, first, true),
-        43 => tree.rename((from, first), (to, second), draw(2) == 0),
-        44..60 if is_file => tree.rename((from, first), (to, second), draw(2) == 0),
+        43 => tree.rename((from, first), (to, second)),
+        44..60 if is_file => tree.rename((from, first), (to, second)),
         60 => tree.exchange((from, first), (to, second)),
         61..70 => there.and_then(|id| tree.link(id, to, second)),
         70 => {
