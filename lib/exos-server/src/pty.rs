@@ -129,7 +129,7 @@ impl FileServer {
     /// Takes the slave's name away, if it has it still.
     fn remove_name(&mut self, at: usize) {
         let (number, slave) = (self.terminals[at].number, self.terminals[at].slave);
-        let Some(folder) = self.tree.node(slave).ok().map(|node| node.named_in) else { return };
+        let Some(folder) = self.tree.node(slave).ok().map(|node| node.named_in.get()) else { return };
         if self.tree.look_up(folder, &name(number)) == Ok(slave) {
             // It is there, and no directory.
             let _ = self.tree.remove(folder, &name(number), false);

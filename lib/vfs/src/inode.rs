@@ -67,8 +67,8 @@ pub struct Inode {
     pub holds: u32,
     /// How often it is held to be written.
     pub writers: u32,
-    /// The directory that it got its last name in.
-    pub named_in: NodeId,
+    /// The directory that it got its last name in, or one where a name was found when that one was gone.
+    pub named_in: Cell<NodeId>,
     /// The number that this name had there when it was last looked for.
     pub named_as: Cell<u64>,
     /// Made without a name, and may get one (`O_TMPFILE`).
@@ -117,10 +117,10 @@ pub const fn is_read_noted([accessed, modified, changed]: [u64; 3], now: u64) ->
 
 impl Inode {
     /// The directory that it got its last name in.
-    pub const fn directory_of_name(&self) -> NodeId {
+    pub fn directory_of_name(&self) -> NodeId {
         match self.body {
             Body::Directory { parent, .. } => parent,
-            _ => self.named_in,
+            _ => self.named_in.get(),
         }
     }
 

@@ -148,7 +148,7 @@ impl<S: PageStorage> FileTree<S> {
             changed: 0,
             holds: 0,
             writers: 0,
-            named_in: ROOT,
+            named_in: Cell::new(ROOT),
             named_as: Cell::new(0),
             nameable: false,
             seals: linux::F_SEAL_SEAL,
@@ -286,7 +286,7 @@ impl<S: PageStorage> FileTree<S> {
             changed: self.now,
             holds: 0,
             writers: 0,
-            named_in: directory,
+            named_in: Cell::new(directory),
             named_as: Cell::new(0),
             nameable: false,
             seals: linux::F_SEAL_SEAL,
@@ -688,7 +688,7 @@ impl<S: PageStorage> FileTree<S> {
         self.changes.note_name(directory, name);
         self.former_names.remove(&id);
         let named = self.node_mut(id)?;
-        named.named_in = directory;
+        named.named_in.set(directory);
         let kind = named.directory_type();
         let node = self.contents_mut(directory)?;
         node.links += u32::from(is_directory);

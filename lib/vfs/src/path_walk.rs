@@ -260,11 +260,20 @@ impl<S: PageStorage> FileTree<S> {
         Ok((path, at == from))
     }
 
-    /// The name of a node, and the directory that it is in.
+    /// The name of a node, and the directory that it is in. If that name is gone and another one is left, all
+    /// directories are searched.
     pub(crate) fn name_of(&self, at: Location) -> Result<(&[u8], NodeId)> {
         let node = self.node(at.node)?;
-        let parent = node.directory_of_name();
-        let entry = self.directory(parent)?.1.of_node(at.node, node.named_as.get()).ok_or(Errno::ENOENT)?;
+        let named = |parent| {
+            let entry = self.directory(parent).ok()?.1.of_node(at.node, node.named_as.get())?;
+            Some((entry, parent))
+        };
+        let (entry, parent) = match named(node.directory_of_name()) {
+            None if node.links != 0 => self.nodes.iter().find_map(|(parent, _)| named(*parent)),
+            found => found,
+        }
+        .ok_or(Errno::ENOENT)?;
+        node.named_in.set(parent);
         node.named_as.set(entry.number);
         Ok((&entry.name, parent))
     }

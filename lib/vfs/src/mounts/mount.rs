@@ -353,7 +353,7 @@ impl<S: PageStorage> FileTree<S> {
         let id = self.create_unnamed(ROOT, fresh, false)?;
         self.move_to_volume(id, volume)?;
         let node = self.node_mut(id)?;
-        (node.links, node.named_in) = (2, id);
+        (node.links, node.named_in) = (2, id.into());
         if let Body::Directory { parent, .. } = &mut node.body {
             *parent = id;
         }
