@@ -16,11 +16,11 @@ use vfs::handle::node_of;
 pub(crate) fn fallocate(call: &mut Call<'_>) -> Result<u64> {
     let [number, mode, offset, length, ..] = call.arguments();
     let description = call.process.descriptors.opened(number)?;
-    if !description.can_write() {
-        return Err(Errno::EBADF);
-    }
     if (offset as i64) < 0 || (length as i64) <= 0 {
         return Err(Errno::EINVAL);
+    }
+    if !description.can_write() {
+        return Err(Errno::EBADF);
     }
     match description.object {
         Object::File { node } => {
