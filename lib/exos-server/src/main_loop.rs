@@ -219,6 +219,12 @@ impl Server {
                 self.give_up_bequests();
                 Ok(())
             }
+            Some(Request::Mount | Request::Unmount) => {
+                // What the dead hold keeps no mount busy.
+                self.bury_the_dead();
+                self.server.serve(caller, message);
+                return;
+            }
             _ => {
                 self.server.serve(caller, message);
                 return;
