@@ -1,6 +1,7 @@
 //! Calls that change the machine, or look into it, which no process here may: they are refused as on Linux without the
 //! capabilities for them.
 
+use super::processes::process::NAME_SPACES;
 use crate::process::call::Call;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
@@ -33,7 +34,15 @@ pub(super) fn unshare(call: &mut Call<'_>) -> Result<u64> {
         | linux::CLONE_VM;
     let [flags, ..] = call.arguments();
     let is_alone = call.process.threads.lock().len() == 1;
-    if flags == 0 || is_alone && flags & !u64::from(OWN) == 0 { Ok(0) } else { Err(Errno::EINVAL) }
+    // As on Linux, any user may ask for users of its own.
+    let is_privileged = flags as u32 & NAME_SPACES & !linux::CLONE_NEWUSER != 0;
+    if flags == 0 || is_alone && flags & !u64::from(OWN) == 0 {
+        Ok(0)
+    } else if is_privileged && !call.process.may(linux::CAP_SYS_ADMIN) {
+        Err(Errno::EPERM)
+    } else {
+        Err(Errno::EINVAL)
+    }
 }
 
 /// See [`unshare`]: no descriptor is of a name space.

@@ -5,6 +5,7 @@ use super::pidfd;
 use crate::descriptor::object::Object;
 use crate::hw::usercopy;
 use crate::process::call::Call;
+use crate::process::children::Child;
 use crate::process::current::thread;
 use crate::process::exec_request::ExecRequest;
 use crate::process::fork;
@@ -154,9 +155,11 @@ const NUMBERS: u32 = linux::CLONE_CHILD_SETTID
     | linux::CLONE_PARENT_SETTID
     | linux::CLONE_SETTLS
     | linux::CLONE_DETACHED;
+/// Flags without effect here: there is no tracer, and priorities of input and output are a process's own.
+const IGNORED: u32 = linux::CLONE_PTRACE | linux::CLONE_UNTRACED | linux::CLONE_IO | linux::CLONE_SYSVSEM;
 
 /// Flags that ask for name spaces of one's own.
-const NAME_SPACES: u32 = linux::CLONE_NEWCGROUP
+pub(in crate::syscalls) const NAME_SPACES: u32 = linux::CLONE_NEWCGROUP
     | linux::CLONE_NEWIPC
     | linux::CLONE_NEWNET
     | linux::CLONE_NEWNS
@@ -165,12 +168,8 @@ const NAME_SPACES: u32 = linux::CLONE_NEWCGROUP
     | linux::CLONE_NEWUTS;
 
 fn begin_clone(call: &mut Call<'_>, exit_signal: u32, how: How) -> Result<u64> {
-    const THREAD: u32 = linux::CLONE_VM
-        | linux::CLONE_FS
-        | linux::CLONE_FILES
-        | linux::CLONE_SIGHAND
-        | linux::CLONE_THREAD
-        | linux::CLONE_SYSVSEM;
+    const THREAD: u32 =
+        linux::CLONE_VM | linux::CLONE_FS | linux::CLONE_FILES | linux::CLONE_SIGHAND | linux::CLONE_THREAD;
     let clears_twice = how.clears_handlers() && how.has(linux::CLONE_SIGHAND);
     if (how.flags & !CLEAR_HANDLERS) >> 32 != 0 || clears_twice {
         return Err(Errno::EINVAL);
@@ -179,7 +178,7 @@ fn begin_clone(call: &mut Call<'_>, exit_signal: u32, how: How) -> Result<u64> {
         // There are none, as on a Linux that was built without; who could not have one anyway is told that.
         return Err(if call.process.may(linux::CAP_SYS_ADMIN) { Errno::EINVAL } else { Errno::EPERM });
     }
-    let flags = how.flags as u32 & !(NUMBERS | linux::CLONE_SYSVSEM | linux::CLONE_PIDFD);
+    let flags = how.flags as u32 & !(NUMBERS | IGNORED | linux::CLONE_PIDFD);
     let has_descriptor = how.has(linux::CLONE_PIDFD);
     if has_descriptor && how.has(linux::CLONE_THREAD) {
         return Err(Errno::EINVAL);
@@ -189,7 +188,7 @@ fn begin_clone(call: &mut Call<'_>, exit_signal: u32, how: How) -> Result<u64> {
     }
     let vfork = linux::CLONE_VM | linux::CLONE_VFORK;
     match flags {
-        thread if thread == THREAD & !linux::CLONE_SYSVSEM => spawn_thread(call, &how),
+        THREAD => spawn_thread(call, &how),
         0 => fork_process(call, exit_signal, &how, None),
         process if process == linux::CLONE_VFORK || process == vfork => lend_to_process(call, exit_signal, &how),
         _ if how.has(linux::CLONE_THREAD) && !how.has(linux::CLONE_SIGHAND) => Err(Errno::EINVAL),
@@ -479,26 +478,25 @@ pub(crate) fn setpgid(call: &mut Call<'_>) -> Result<u64> {
         return Err(Errno::EINVAL);
     }
     let session = call.process.attributes.session.load(Relaxed);
-    if group != number {
-        let member = crate::process_table::member(group);
-        member.filter(|member| member.session == session).ok_or(Errno::EPERM)?;
-    }
-    if number == own {
-        if session == own {
-            return Err(Errno::EPERM);
-        }
-        call.process.signal.page.group().store(group, Relaxed);
-        return Ok(0);
-    }
     let children = call.process.children.lock();
-    let child = children.all.iter().find(|child| child.number() == number).ok_or(Errno::ESRCH)?;
-    if child.session() != session || child.session() == number {
+    let child = children.all.iter().find(|child| child.number() == number);
+    if child.is_none() && number != own {
+        return Err(Errno::ESRCH);
+    }
+    if child.is_some_and(|child| child.session() != session) {
         return Err(Errno::EPERM);
     }
-    if child.has_executed() {
+    if child.is_some_and(Child::has_executed) {
         return Err(Errno::EACCES);
     }
-    child.set_group(group);
+    let is_of_session = || crate::process_table::member(group).is_some_and(|member| member.session == session);
+    if session == number || group != number && !is_of_session() {
+        return Err(Errno::EPERM);
+    }
+    match child {
+        Some(child) => child.set_group(group),
+        None => call.process.signal.page.group().store(group, Relaxed),
+    }
     Ok(0)
 }
 

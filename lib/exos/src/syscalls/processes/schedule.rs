@@ -30,6 +30,10 @@ const IO_IDLE: u32 = 3;
 const IO_LEVELS: u64 = 8;
 /// Flag in `struct sched_attr` that stands for [`RESET_ON_FORK`].
 const FLAG_RESET_ON_FORK: u32 = 1;
+/// Flags of `sched_setattr`: the policy stays; all stays; those that Linux knows.
+const FLAG_KEEP_POLICY: u32 = 8;
+const FLAG_KEEP_PARAMS: u32 = 16;
+const KNOWN_FLAGS: u64 = 0x7f;
 /// Bytes of the first version of `struct sched_attr`.
 const ATTRIBUTE_BYTES: u64 = 48;
 /// With the bounds of use that later ones have behind, which are not there: 0.
@@ -140,6 +144,9 @@ pub(crate) fn sched_getscheduler(call: &mut Call<'_>) -> Result<u64> {
 
 pub(crate) fn sched_setscheduler(call: &mut Call<'_>) -> Result<u64> {
     let [number, policy, parameter, ..] = call.arguments();
+    if (policy as i32) < 0 {
+        return Err(Errno::EINVAL);
+    }
     set_policy(call, number, policy, read_parameter(parameter)?)
 }
 
@@ -156,6 +163,7 @@ fn read_parameter(from: u64) -> Result<u32> {
 }
 
 fn set_policy(call: &Call<'_>, number: u64, policy: u64, priority: u32) -> Result<u64> {
+    check_exists(call, number)?;
     let plain = policy & !u64::from(RESET_ON_FORK);
     if plain as u32 == linux::SCHED_DEADLINE {
         return Err(Errno::EINVAL);
@@ -270,18 +278,30 @@ pub(crate) fn sched_setattr(call: &mut Call<'_>) -> Result<u64> {
     if flags != 0 || bytes != 0 && bytes < ATTRIBUTE_BYTES {
         return Err(if flags != 0 { Errno::EINVAL } else { Errno::E2BIG });
     }
-    let [policy, resets, nice, priority] = [4, 8, 16, 20].map(|at| usercopy::read_half(from.saturating_add(at)));
-    let (policy, nice, priority) = (policy?, nice? as i32, priority?);
-    let resets = if resets? & FLAG_RESET_ON_FORK == 0 { 0 } else { RESET_ON_FORK };
+    let [policy, nice, priority] = [4, 16, 20].map(|at| usercopy::read_half(from.saturating_add(at)));
+    let (mut policy, nice, priority) = (policy?, nice? as i32, priority?);
+    let wanted = usercopy::read_word(from.saturating_add(8))?;
+    if (policy as i32) < 0 {
+        return Err(Errno::EINVAL);
+    }
     let number = if number == 0 { call.process.number() } else { number };
+    let had = attributes_of(call, number)?;
+    if wanted & !KNOWN_FLAGS != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let has = |flag: u32| wanted & u64::from(flag) != 0;
+    if has(FLAG_KEEP_POLICY) {
+        policy = had.policy & !RESET_ON_FORK;
+    }
+    if has(FLAG_KEEP_PARAMS) {
+        return Ok(0);
+    }
+    let resets = if has(FLAG_RESET_ON_FORK) { RESET_ON_FORK } else { 0 };
     set_policy(call, number, u64::from(policy | resets), priority)?;
     if ![linux::SCHED_NORMAL, linux::SCHED_BATCH].contains(&policy) {
         return Ok(0);
     }
-    if !(-20..=19).contains(&nice) {
-        return Err(Errno::EINVAL);
-    }
-    set(call, number, Change::Priority((20 - nice) as u64))
+    set(call, number, Change::Priority((20 - nice.clamp(-20, 19)) as u64))
 }
 
 /// Whom a call on priorities of input and output means, as one on others counts them: a process, a group, a user.
