@@ -124,6 +124,8 @@ impl FileServer {
                 Ok([self.ipc.queues.open(&name, who, how)?, 0, 0, 0, 0])
             }
             Request::QueueClose => {
+                // As on Linux, a process that closes a queue asks for no notice any more.
+                let _ = self.queue_notify(caller, a, None);
                 self.ipc.queues.close(a);
                 Ok(NOTHING)
             }
