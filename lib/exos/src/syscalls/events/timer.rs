@@ -153,7 +153,7 @@ pub(crate) fn timer_settime(call: &mut Call<'_>) -> Result<u64> {
         let deadline = match (absolute, created.clock) {
             _ if value == 0 => 0,
             (false, _) => now.saturating_add(value),
-            (true, Clock::Wall) => now.saturating_add(value.saturating_sub(wall)).max(1),
+            (true, Clock::Wall) => now.saturating_add(value).saturating_sub(wall).max(1),
             (true, _) => value,
         };
         created.overrun = 0;
