@@ -159,9 +159,7 @@ impl FileServer {
             Request::Attribute => self.attribute(caller, who, [a, b, c, d, e]),
             Request::OpenExec => self.open_program(caller, who, (a, b), c != 0),
             Request::ReacquireExec => self.hold_programs(caller, who, [a, b]),
-            Request::ReadLink => {
-                self.on_path(caller, who, a, EMPTY_PATH, b, |server, at| server.read_link(caller, at.node))
-            }
+            Request::ReadLink => self.on_path(caller, who, a, EMPTY_PATH, b, |server, at| server.read_link(caller, at)),
             Request::Make => self.make(caller, who, a, b as u32, c, d),
             Request::Remove => self.remove(caller, who, a, b, c),
             Request::Rename => self.rename(caller, who, [a, b], c, d as u32),
@@ -177,6 +175,7 @@ impl FileServer {
             }
             Request::Mount => self.mount(caller, who, [a, b], c, d),
             Request::Unmount => self.unmount(caller, who, a, b as u32, c),
+            Request::SetMachine => self.set_machine(caller, who.capabilities, a, b).map(Outcome::Done),
             Request::PivotRoot => self.pivot_root(caller, who, [a, b], c),
             Request::Mounts => self.list_mounts(caller, a as usize).map(Outcome::Done),
             Request::Space => self.on_path(caller, who, a, b, c, |server, at| server.space(at)),

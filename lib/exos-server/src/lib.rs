@@ -7,6 +7,7 @@
 //!   changes mounts.
 //! - Sharing: `sharing` has locks, FIFOs and files without names, `pty` pseudo-terminals, `sysv_ipc` System V objects
 //!   and POSIX queues, `shared_futex` waiters for words of shared memory.
+//! - The machine: `machine` has its names and its clock.
 //! - Rights: `principals` gives processes the keys of their users. `page_acl` opens pages to clients that are told of
 //!   them. `credentials` decides what each client may become and which processes it may signal, `thread_credentials`
 //!   has what single threads became.
@@ -25,6 +26,7 @@ pub mod disk;
 pub mod dispatch;
 mod fast_write;
 pub mod identity_tokens;
+mod machine;
 pub mod main_loop;
 mod mount_ops;
 mod name_ops;

@@ -3,6 +3,7 @@
 use super::credentials::ROOT_RESERVE;
 use super::dispatch::{Client, FileServer};
 use super::identity_tokens::TokenTable;
+use super::machine::name_machine;
 use super::pages::orphaned_pages::HandedOffPages;
 use super::principals::{self, Principals};
 use super::programs::setuid_exec::PendingExecs;
@@ -92,6 +93,7 @@ impl Server {
         let mut windows = Mappings::of_server();
         let notice =
             open_notice(&mut windows, common_pages).map_err(|_| String::from("there is no page for notices"))?;
+        name_machine(&notice);
         let no_pages = |_| String::from("there are no pages for names");
         let catalogue = open_catalogue(&mut windows, common_pages).map_err(no_pages)?;
         tree.changes = Changes::default();
@@ -160,7 +162,7 @@ impl Server {
             self.answer(EnvironmentId(environment), caller, message);
             return;
         }
-        self.server.tree.now = now();
+        self.server.tree.now = self.server.wall_clock(now());
         if Request::allocates(message[0]) && !self.server.tree.store.quota.refill() {
             message[0] = u64::from(Errno::ENOMEM.number());
             return;

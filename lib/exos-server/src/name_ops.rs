@@ -124,8 +124,8 @@ impl FileServer {
         self.tree.set_attributes(at.node, edit).map(|()| NOTHING.into())
     }
 
-    pub(super) fn read_link(&mut self, caller: u64, id: NodeId) -> Result<Outcome> {
-        let target = match &self.tree.node(id)?.body {
+    pub(super) fn read_link(&mut self, caller: u64, at: Location) -> Result<Outcome> {
+        let target = match &self.tree.node(at.node)?.body {
             vfs::inode::Body::Link(target) => target.to_vec(),
             _ => return Err(Errno::EINVAL),
         };

@@ -189,8 +189,6 @@ static void refused(void)
 	TELL("swapon", SYS_swapon, "/tmp", 0);
 	TELL("swapoff", SYS_swapoff, "/tmp");
 	TELL("reboot", SYS_reboot, 0xfee1dead, 672274793, 0, 0);
-	TELL("sethostname", SYS_sethostname, "x", 1);
-	TELL("setdomainname", SYS_setdomainname, "x", 1);
 	TELL("vhangup", SYS_vhangup, 0);
 	TELL("unshare nothing", SYS_unshare, 0);
 	TELL("unshare what one thread has anyway", SYS_unshare, CLONE_FILES | CLONE_FS);

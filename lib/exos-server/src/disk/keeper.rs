@@ -521,7 +521,7 @@ fn keep_open(
 
 /// The time of a change. A new name has that of its inode: then most new files need no other change.
 fn time_of(state: &'static State, change: &Change) -> i64 {
-    let Change::Name(_, _, id, _) = change else { return now() };
+    let Change::Name(_, _, id, _) = change else { return state.lock().server.tree.now as i64 };
     state.lock().server.tree.snapshot(*id).map_or_else(now, |snapshot| snapshot.times[2] as i64)
 }
 

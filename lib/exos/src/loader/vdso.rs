@@ -20,6 +20,7 @@ const TSC_START: u64 = EXPOSED_KERNEL + offset_of!(KernelInfo, tsc_start) as u64
 const MULTIPLIER: u64 = offset_of!(KernelInfo, tsc_multiplier) as u64 - offset_of!(KernelInfo, tsc_start) as u64;
 const SHIFT: u64 = offset_of!(KernelInfo, tsc_shift) as u64 - offset_of!(KernelInfo, tsc_start) as u64;
 const AT_BOOT: u64 = offset_of!(KernelInfo, wall_clock_at_boot) as u64 - offset_of!(KernelInfo, tsc_start) as u64;
+const CLOCK_OFFSET: u64 = linux_abi::address_map::SHOWN + unix_core::server::protocol::CLOCK_OFFSET as u64 * 8;
 const HAS_RDTSCP: u32 = RDTSCP.trailing_zeros();
 
 // The ELF file. Its header, then what its dynamic section names; every place is a distance from its beginning.
@@ -117,6 +118,13 @@ global_asm!(
     "mov rcx, [r8 + {shift}]",
     "shrd rax, rdx, cl",
     "ret",
+    // rax: nanoseconds since 1970. Changes r8 as well.
+    "9:",
+    "call 8b",
+    "add rax, [r8 + {at_boot}]",
+    "movabs r8, {clock_offset}",
+    "add rax, [r8]",
+    "ret",
     // (clock, struct timespec *)
     "exos_vdso_clock_gettime:",
     "cmp edi, 11",
@@ -131,8 +139,7 @@ global_asm!(
     "call 8b",
     "jmp 82f",
     "81:",
-    "call 8b",
-    "add rax, [r8 + {at_boot}]",
+    "call 9b",
     "82:",
     "mov ecx, 1000000000",
     "xor edx, edx",
@@ -149,8 +156,7 @@ global_asm!(
     "exos_vdso_gettimeofday:",
     "test rdi, rdi",
     "jz 83f",
-    "call 8b",
-    "add rax, [r8 + {at_boot}]",
+    "call 9b",
     "mov ecx, 1000000000",
     "xor edx, edx",
     "div rcx",
@@ -169,8 +175,7 @@ global_asm!(
     "ret",
     // (time_t *)
     "exos_vdso_time:",
-    "call 8b",
-    "add rax, [r8 + {at_boot}]",
+    "call 9b",
     "mov ecx, 1000000000",
     "xor edx, edx",
     "div rcx",
@@ -221,7 +226,7 @@ global_asm!(
     "exos_vdso_end:",
     ".popsection",
     tsc_start = const TSC_START, multiplier = const MULTIPLIER, shift = const SHIFT, at_boot = const AT_BOOT,
-    features = const FEATURES, has_rdtscp = const HAS_RDTSCP, clock_gettime = const linux::__NR_clock_gettime,
+    clock_offset = const CLOCK_OFFSET, features = const FEATURES, has_rdtscp = const HAS_RDTSCP, clock_gettime = const linux::__NR_clock_gettime,
     clock_getres = const linux::__NR_clock_getres, getcpu = const linux::__NR_getcpu,
 );
 

@@ -318,7 +318,7 @@ pub fn status(path: &[u8], follow: bool) -> Result<Status> {
         Entry::Namespace(namespace) if follow => namespace.node,
         _ => number(&settled(path)),
     };
-    let now = crate::signal::process_clock::wall_clock();
+    let now = crate::server::client::wall_clock();
     let (accessed, modified, changed) = (now, now, now);
     let owner = owner(path);
     Ok(Status {

@@ -1,12 +1,7 @@
-//! Clocks that calls and timers read: the wall clock, and the CPU time of the process and of its threads.
+//! Clocks that calls and timers read: the CPU time of the process and of its threads.
 
 use core::sync::atomic::Ordering::Relaxed;
-use runtime::{EnvironmentId, clock, exposed};
-
-/// Nanoseconds since 1970; since boot where the machine has no clock.
-pub(crate) fn wall_clock() -> u64 {
-    clock::wall_clock().unwrap_or_else(clock::now)
-}
+use runtime::{EnvironmentId, exposed};
 
 /// Nanoseconds that an environment ran.
 pub(crate) fn ran(environment: u64) -> u64 {

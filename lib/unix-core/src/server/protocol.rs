@@ -53,6 +53,13 @@ pub const NOT_YET: u64 = 1 << 33;
 pub const ASKS_NOTICE: u64 = 2;
 /// Word of the notice page that counts changes of the mount table.
 pub const MOUNTS: usize = 4;
+/// Word of the notice page: nanoseconds, modulo 2^64, between the machine's clock and the one that user 0 set.
+pub const CLOCK_OFFSET: usize = 320;
+/// Words of the notice page with the host's name and with its domain, zeros behind each.
+pub const HOST_NAME: usize = 328;
+pub const DOMAIN_NAME: usize = HOST_NAME + NAME_WORDS;
+/// Words of a name of the host.
+pub const NAME_WORDS: usize = 8;
 /// In place of an error: the path leads out of the file system. Word 1 is the node, word 2 the length of the rest,
 /// which lies in the window.
 pub const ELSEWHERE: u64 = 1 << 32;
@@ -226,6 +233,9 @@ requests! {
     /// (node, [`LockRequest`], first byte, last byte, description) -> 0, or 1 and the lock in the way: kind, first
     /// byte, last byte, process.
     Lock = 27,
+    /// (word of the notice page: [`CLOCK_OFFSET`], [`HOST_NAME`] or [`DOMAIN_NAME`]; the offset, or the length of the
+    /// name in the window). User 0 may.
+    SetMachine = 39,
     /// (node): it is on its way to another client, and held until that one takes it -> its number there.
     Offer = 40,
     /// (number) -> node: the caller holds what was on its way.

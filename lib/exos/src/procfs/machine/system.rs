@@ -4,6 +4,7 @@ use super::{cpuinfo, disks, net};
 use crate::hw::entropy;
 use crate::process::current::process;
 use crate::procfs::mountinfo;
+use crate::server::client::{machine_name, wall_clock};
 use alloc::format;
 use alloc::string::String;
 use core::fmt::Write;
@@ -12,7 +13,7 @@ use linux_abi::address_map::LEAST_ADDRESS;
 use runtime::{clock, exposed};
 use unix_core::ipc::{self, posix_mq};
 use unix_core::procfs::mounts;
-use unix_core::server::protocol::Listed;
+use unix_core::server::protocol::{DOMAIN_NAME, HOST_NAME, Listed};
 use unix_core::session::{loadavg, status_page};
 use vfs::initramfs::device;
 use vfs::inotify::{MOST_EVENTS, MOST_WATCHES};
@@ -122,14 +123,14 @@ pub(crate) fn text(parts: &[&str]) -> Option<String> {
         ["sys", "fs", "inotify", "max_queued_events"] => format!("{MOST_EVENTS}\n"),
         ["sys", "fs", "inotify", "max_user_instances"] => String::from("128\n"),
         ["sys", "fs", "inotify", "max_user_watches"] => format!("{MOST_WATCHES}\n"),
-        ["sys", "kernel", "hostname"] => String::from("chitin\n"),
+        ["sys", "kernel", "hostname"] => name_line(HOST_NAME),
         ["sys", "kernel", "osrelease"] => String::from("6.1.0-chitin\n"),
         ["sys", "kernel", "ostype"] => String::from("Linux\n"),
         ["sys", "kernel", "version"] => String::from("#1 Chitin ExOS\n"),
         ["sys", "kernel", "pid_max"] => String::from("4194304\n"),
         ["sys", "kernel", "threads-max"] => format!("{}\n", exposed::kernel().environments.load(Relaxed)),
         ["sys", "kernel", "core_pattern"] => String::from("core\n"),
-        ["sys", "kernel", "domainname"] => String::from("(none)\n"),
+        ["sys", "kernel", "domainname"] => name_line(DOMAIN_NAME),
         // Programs lie where they lie.
         ["sys", "kernel", "randomize_va_space"] => String::from("0\n"),
         ["sys", "kernel", "tainted"] => String::from("0\n"),
@@ -152,6 +153,10 @@ pub(crate) fn text(parts: &[&str]) -> Option<String> {
         ["sys", "fs", "pipe-max-size"] => format!("{}\n", unix_core::pipe::ring::MOST),
         _ => return None,
     })
+}
+
+fn name_line(first: usize) -> String {
+    format!("{}\n", String::from_utf8_lossy(&machine_name(first)))
 }
 
 /// The averages, how many threads run of all, and the newest process.
@@ -238,7 +243,7 @@ fn statistics() -> String {
     for (number, cpu) in exposed::cpus().enumerate() {
         text.push_str(&line(&format!("cpu{number}"), now, cpu.idle_time.load(Relaxed)));
     }
-    let boot = exposed::kernel().wall_clock_at_boot.load(Relaxed) / 1_000_000_000;
+    let boot = wall_clock().saturating_sub(now) / 1_000_000_000;
     let slices: u64 = (0..exposed::kernel().environments.load(Relaxed))
         .filter_map(exposed::environment_slot)
         .map(|info| info.slices.load(Relaxed))

@@ -4,10 +4,13 @@ use super::Client;
 use super::dcache::{notice, notices};
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
 use internet::bell;
 use linux_abi::errno::Result;
+use runtime::clock;
 use unix_core::server::protocol::{
-    BELL_RECORD, BELLS, FUTEX_WAKES, FUTEX_WAKES_WORDS, IpcCommand, IpcKind, Listed, MOUNTS, Request,
+    BELL_RECORD, BELLS, CLOCK_OFFSET, FUTEX_WAKES, FUTEX_WAKES_WORDS, IpcCommand, IpcKind, Listed, MOUNTS, NAME_WORDS,
+    Request,
 };
 
 impl Client {
@@ -71,6 +74,23 @@ pub fn bell(number: u32) -> &'static AtomicU64 {
 /// The names of the sockets that rang bells last.
 pub fn bell_record() -> &'static [AtomicU64; bell::RECORD_WORDS] {
     notices(BELL_RECORD)
+}
+
+/// The word of the notice page that the clock of the session differs by from that of the machine.
+pub fn clock_offset() -> &'static AtomicU64 {
+    notice(CLOCK_OFFSET)
+}
+
+/// Nanoseconds since 1970; since boot where the machine has no clock and user 0 has set none.
+pub fn wall_clock() -> u64 {
+    let machine = clock::wall_clock().unwrap_or_else(clock::now);
+    machine.wrapping_add(clock_offset().load(Relaxed))
+}
+
+/// A name of the host: [`HOST_NAME`](unix_core::server::protocol::HOST_NAME) or its domain.
+pub fn machine_name(first: usize) -> Vec<u8> {
+    let bytes = notices::<NAME_WORDS>(first).iter().flat_map(|word| word.load(Relaxed).to_le_bytes());
+    bytes.take_while(|byte| *byte != 0).collect()
 }
 
 /// The server's count of changes that clients wait for.

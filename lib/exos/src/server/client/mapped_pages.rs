@@ -17,7 +17,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::address_map::PAGE_SIZE;
 use linux_abi::errno::Result;
 use linux_raw_sys::general::S_IFREG;
-use runtime::{PageNumber, clock, exposed};
+use runtime::{PageNumber, exposed};
 use vfs::handle::node_of;
 use vfs::inode::{Status, is_read_noted};
 
@@ -152,6 +152,6 @@ impl Views {
 /// Whether reading changes nothing that is shown: the time of the last read stays as it is.
 #[inline(always)]
 fn can_be_read(status: &Status) -> bool {
-    let now = clock::wall_clock().unwrap_or_else(clock::now);
+    let now = super::wall_clock();
     status.kind() == S_IFREG && !is_read_noted([status.accessed, status.modified, status.changed], now)
 }

@@ -6,11 +6,15 @@ use crate::process::call::Call;
 use crate::process::current::process;
 use crate::process::sched::cpu_time::own_time;
 use crate::process_table;
-use crate::signal::process_clock::{ran, wall_clock};
+use crate::server::client::{clock_offset, wall_clock};
+use crate::signal::process_clock::ran;
 use crate::wait::{self, WakeReason};
+use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
+use runtime::predicate::{Operator, word};
 use runtime::{area, clock};
+use unix_core::server::protocol::{CLOCK_OFFSET, Request};
 use unix_core::signal::timer::Clock;
 
 const NANOSECONDS: u64 = 1_000_000_000;
@@ -95,14 +99,32 @@ pub(crate) fn clock_getres(call: &mut Call<'_>) -> Result<u64> {
     Ok(0)
 }
 
-/// No process may set the machine's clock: a clock that Linux could set is refused as to a process without privileges.
 pub(crate) fn clock_settime(call: &mut Call<'_>) -> Result<u64> {
     let [which, time, ..] = call.arguments();
     if which as u32 != linux::CLOCK_REALTIME && processor_time(which as i32).is_err() {
         return Err(Errno::EINVAL);
     }
-    duration(time, 1)?.ok_or(Errno::EFAULT)?;
-    Err(Errno::EPERM)
+    let time = duration(time, 1)?.ok_or(Errno::EFAULT)?;
+    // Clocks of computed time are not set, as on Linux.
+    if which as u32 == linux::CLOCK_REALTIME { set_clock(call, time) } else { Err(Errno::EPERM) }
+}
+
+/// Sets the clock of the session. It never says less than the machine has run.
+fn set_clock(call: &Call<'_>, time: u64) -> Result<u64> {
+    /// As on Linux, a clock can still run for thirty years.
+    const LATEST: u64 = i64::MAX as u64 - 30 * 365 * 24 * 3600 * NANOSECONDS;
+    if time >= LATEST {
+        return Err(Errno::EINVAL);
+    }
+    if !call.process.may(linux::CAP_SYS_TIME) {
+        return Err(Errno::EPERM);
+    }
+    if time < clock::now() {
+        return Err(Errno::EINVAL);
+    }
+    let offset = clock_offset().load(Relaxed).wrapping_add(time).wrapping_sub(wall_clock());
+    let words = [CLOCK_OFFSET as u64, offset, 0, 0, 0];
+    call.process.files.lock().on_object(Request::SetMachine, words).map(|_| 0)
 }
 
 /// Disciplines the clock (adjtimex(2)): nothing does, and no process may.
@@ -154,11 +176,16 @@ fn tell_discipline(settings: u64) -> Result<u64> {
 
 pub(crate) fn settimeofday(call: &mut Call<'_>) -> Result<u64> {
     let [time, zone, ..] = call.arguments();
-    duration(time, 1000)?;
+    let time = duration(time, 1000)?;
     if zone != 0 {
         usercopy::read_word(zone)?;
     }
-    Err(Errno::EPERM)
+    match time {
+        Some(time) => set_clock(call, time),
+        // There is no zone to set.
+        None if call.process.may(linux::CAP_SYS_TIME) => Ok(0),
+        None => Err(Errno::EPERM),
+    }
 }
 
 pub(crate) fn gettimeofday(call: &mut Call<'_>) -> Result<u64> {
@@ -216,7 +243,7 @@ fn is_of_own_thread(which: u64) -> bool {
 
 pub(crate) fn clock_nanosleep(call: &mut Call<'_>) -> Result<u64> {
     let [which, flags, time, rest, ..] = call.arguments();
-    let now = read(which)?;
+    read(which)?;
     if !can_wait(which) || which as u32 == linux::CLOCK_THREAD_CPUTIME_ID {
         return Err(Errno::EOPNOTSUPP);
     }
@@ -227,7 +254,15 @@ pub(crate) fn clock_nanosleep(call: &mut Call<'_>) -> Result<u64> {
     if flags as u32 & linux::TIMER_ABSTIME == 0 {
         return sleep_until(clock::now().saturating_add(time), rest);
     }
-    sleep_until(clock::now().saturating_add(time.saturating_sub(now)), 0)
+    loop {
+        // A clock that is set ends the wait: the rest is another one.
+        let seen = clock_offset().load(Relaxed);
+        let deadline = clock::now().saturating_add(time.saturating_sub(read(which)?));
+        let change = word(clock_offset(), Operator::NotEqual, seen);
+        if wait::wait(&[change], Some(deadline))? == WakeReason::TimedOut {
+            return Ok(0);
+        }
+    }
 }
 
 fn sleep_until(deadline: u64, rest: u64) -> Result<u64> {

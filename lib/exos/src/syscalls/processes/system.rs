@@ -5,13 +5,16 @@ use crate::hw::usercopy;
 use crate::loader::cpu_entry;
 use crate::process::Process;
 use crate::process::call::Call;
+use crate::server::client::machine_name;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::fence;
 use linux_abi::errno::{Errno, Result};
-use linux_raw_sys::general::{GRND_INSECURE, GRND_NONBLOCK, GRND_RANDOM, membarrier_cmd as Command};
+use linux_raw_sys::general::{CAP_SYS_ADMIN, GRND_INSECURE, GRND_NONBLOCK, GRND_RANDOM, membarrier_cmd as Command};
 use runtime::{clock, exposed, time_slice};
+use unix_core::server::protocol::{DOMAIN_NAME, HOST_NAME, NAME_WORDS, Request};
+use unix_core::session::status_page;
 use unix_core::uapi;
 
 const ARCH_SET_GS: u64 = 0x1001;
@@ -27,8 +30,30 @@ pub(crate) fn uname(call: &mut Call<'_>) -> Result<u64> {
     const LINUX32: u32 = 8;
     let is_narrow = call.process.attributes.prctl.lock().personality & 0xff == LINUX32;
     let machine: &[u8] = if is_narrow { b"i686" } else { b"x86_64" };
-    let fields: [&[u8]; 6] = [b"Linux", b"chitin", b"6.1.0-chitin", b"#1 Chitin ExOS", machine, b"(none)"];
+    let [host, domain] = [HOST_NAME, DOMAIN_NAME].map(machine_name);
+    let fields: [&[u8]; 6] = [b"Linux", &host, b"6.1.0-chitin", b"#1 Chitin ExOS", machine, &domain];
     usercopy::write(to, &uapi::names(fields)).map(|()| 0)
+}
+
+pub(crate) fn sethostname(call: &mut Call<'_>) -> Result<u64> {
+    set_name(call, HOST_NAME)
+}
+
+pub(crate) fn setdomainname(call: &mut Call<'_>) -> Result<u64> {
+    set_name(call, DOMAIN_NAME)
+}
+
+fn set_name(call: &Call<'_>, first: usize) -> Result<u64> {
+    let [from, length, ..] = call.arguments();
+    if !call.process.may(CAP_SYS_ADMIN) {
+        return Err(Errno::EPERM);
+    }
+    if length as u32 as usize > NAME_WORDS * 8 {
+        return Err(Errno::EINVAL);
+    }
+    let name = usercopy::read_vec(from, length as u32 as usize)?;
+    let words = [first as u64, name.len() as u64, 0, 0, 0];
+    call.process.files.lock().on_object_with(Request::SetMachine, words, &name).map(|_| 0)
 }
 
 pub(crate) fn sysinfo(call: &mut Call<'_>) -> Result<u64> {
@@ -38,7 +63,11 @@ pub(crate) fn sysinfo(call: &mut Call<'_>) -> Result<u64> {
     let free = pages(&kernel.free_pages);
     let total = free + pages(&kernel.owned_pages) + pages(&kernel.orphan_pages) + pages(&kernel.kernel_pages);
     let processes = crate::process_table::all().len() as u64;
-    let mut words = Vec::from([clock::now() / 1_000_000_000, 0, 0, 0, total, free, 0, 0, 0, 0, processes, 0, 0, 1]);
+    // Averages have 11 bits behind the point, and here 16.
+    let loads = &crate::process::current::process().board.words()[status_page::LOADS..status_page::LOADS + 3];
+    let [one, five, fifteen] = core::array::from_fn(|index| loads[index].load(Relaxed) << 5);
+    let mut words =
+        Vec::from([clock::now() / 1_000_000_000, one, five, fifteen, total, free, 0, 0, 0, 0, processes, 0, 0, 1]);
     words.truncate(14);
     usercopy::write(to, &uapi::bytes(&words)).map(|()| 0)
 }

@@ -9,7 +9,7 @@ use crate::descriptor::sockets::netlink::{COOKIE, Netlink, QueueNotice};
 use crate::hw::usercopy;
 use crate::process::call::Call;
 use crate::process_table;
-use crate::signal::process_clock::wall_clock;
+use crate::server::client::wall_clock;
 use crate::syscalls::events::event_fds::open_as;
 use crate::syscalls::events::poll::duration;
 use alloc::sync::Arc;

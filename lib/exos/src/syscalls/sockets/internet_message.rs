@@ -9,6 +9,7 @@ use crate::descriptor::sockets::internet_socket::InternetSocket;
 use crate::descriptor::sockets::internet_stream::Taking;
 use crate::descriptor::sockets::netlink::Netlink;
 use crate::hw::usercopy;
+use crate::server::client::wall_clock;
 use ::internet::address::{Endpoint, Family, Named, Purpose};
 use ::internet::option::{Sort, place};
 use alloc::vec::Vec;
@@ -148,7 +149,7 @@ fn control_of(socket: &InternetSocket, to: Endpoint) -> Vec<(u32, u32, Vec<u8>)>
     let mut all = Vec::new();
     let on = |place| socket.value(place) != 0;
     if on(place::TIMESTAMP_NANOSECONDS) || on(place::TIMESTAMP) {
-        let now = runtime::clock::wall_clock().unwrap_or_else(runtime::clock::now);
+        let now = wall_clock();
         let (kind, unit) = if on(place::TIMESTAMP_NANOSECONDS) { (35, 1) } else { (29, 1000) };
         let time = [now / 1_000_000_000, now % 1_000_000_000 / unit];
         all.push((1, kind, unix_core::uapi::bytes(&time)));
