@@ -211,8 +211,8 @@ impl Credentials {
         after
     }
 
-    /// What the server tells a process that takes them up in a fresh environment: the IDs, 1 where it renounced numbers of
-    /// programs, and the missing capabilities.
+    /// What the server tells a process that takes them up in a fresh environment: the IDs, 1 where it renounced what
+    /// programs give, and the missing capabilities.
     #[must_use]
     pub fn to_words(&self) -> [u64; TOLD] {
         let Missing { effective, permitted, gained } = self.missing;
