@@ -1,27 +1,27 @@
 // What renameat2 refuses, and in which order: `.` and `..`, directories that the caller may not write, names of one file. Whose
-// set-id bits chown takes away, and which chown changes nothing. What watchers of a file system learn when it is unmounted.
+// set-id bits chown takes away. What watchers of a file system learn when it is unmounted, and who keeps it busy.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 static void tell(const char *what, long result) {
     printf("%s: %s\n", what, result < 0 ? strerrorname_np(errno) : "ok");
 }
-static void file(const char *path, int owner) {
-    close(open(path, O_CREAT | O_WRONLY, 0644));
-    tell(path, chown(path, owner, owner));
+static void file(const char *path) {
+    tell(path, close(open(path, O_CREAT | O_WRONLY, 0644)));
 }
-static void folder(const char *path, mode_t mode, int owner) {
-    mkdir(path, 0700);
-    tell(path, chown(path, owner, owner) | chmod(path, mode));
+static void folder(const char *path, mode_t mode) {
+    tell(path, mkdir(path, mode));
 }
 static void move(const char *from, const char *to, int flags) {
     printf("%s -> %s, %d: %s\n", from, to, flags, renameat2(AT_FDCWD, from, AT_FDCWD, to, flags) ? strerrorname_np(errno) : "ok");
@@ -56,14 +56,15 @@ static void dots(void) {
     printf("changed %d\n", before.st_ctim.tv_sec != after.st_ctim.tv_sec || before.st_ctim.tv_nsec != after.st_ctim.tv_nsec);
 }
 
-static void stranger(void) {
-    tell("group", setresgid(1000, 1000, 1000));
-    tell("user", setresuid(1000, 1000, 1000));
-    move("mine/theirs", "own/moved", 0);
-    move("mine/theirs", "own/folder", 0);
-    move("own/folder", "mine/theirs", RENAME_EXCHANGE);
-    move("mine/theirs", "own/folder", RENAME_EXCHANGE);
-    move("mine/theirs", "mine/other", 0);
+static void without_capabilities(void) {
+    struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct none[2] = {{0}};
+    tell("capabilities", syscall(SYS_capset, &head, none));
+    move("mine/closed", "own/moved", 0);
+    move("mine/closed", "own/folder", 0);
+    move("own/folder", "mine/closed", RENAME_EXCHANGE);
+    move("mine/closed", "own/folder", RENAME_EXCHANGE);
+    move("mine/closed", "mine/other", 0);
     move("mine/file", "own/file", 0);
     move("closed/file", "closed/file", 0);
     move("closed/file", "closed/name", 0);
@@ -71,11 +72,7 @@ static void stranger(void) {
     move("closed/none", "closed/more", 0);
     move("closed/file", "closed/name", RENAME_NOREPLACE);
     move("closed/.", "closed/more", 0);
-    tell("nothing of a plain file", chown("closed/file", -1, -1));
-    tell("nothing of a folder", chown("closed", -1, -1));
-    tell("nothing of a set-id file", chown("set", -1, -1));
-    tell("the group that it has", chown("closed/file", -1, 0));
-    tell("the user that it has", chown("closed/file", 0, -1));
+    tell("nothing", chown("closed/file", -1, -1));
 }
 
 static void unmounting(const char *path) {
@@ -101,32 +98,32 @@ int main(void) {
     // A disk of Chitin exchanges no names.
     mkdir("memory", 0755);
     tell("mount", mount("none", "memory", "tmpfs", 0, 0) | chdir("memory"));
-    folder("folder", 0755, 1000);
-    file("file", 1000);
-    file("folder/inside", 1000);
+    folder("folder", 0755);
+    file("file");
+    file("folder/inside");
     dots();
-    folder("mine", 01777, 1000);
-    folder("mine/theirs", 0755, 0);
-    file("mine/file", 0);
-    folder("own", 0755, 1000);
-    folder("own/folder", 0755, 1000);
-    folder("closed", 0755, 0);
-    file("closed/file", 0);
+    folder("mine", 0755);
+    folder("mine/closed", 0555);
+    file("mine/file");
+    folder("own", 0755);
+    folder("own/folder", 0755);
+    folder("closed", 0755);
+    file("closed/file");
     tell("link", link("closed/file", "closed/name"));
-    file("set", 0);
-    tell("chmod", chmod("set", 06755));
+    tell("chmod", chmod("closed", 0555));
     if (!fork()) {
-        stranger();
+        without_capabilities();
         exit(0);
     }
     wait(0);
-    tell("fifo", mkfifo("fifo", 0600) | chmod("fifo", 06755));
-    tell("chown", chown("fifo", 1000, -1));
-    owner_and_mode("fifo");
-    tell("chown", chown("set", -1, -1));
-    owner_and_mode("set");
-    tell("chown", chmod("own", 06755) | chown("own", 0, 0));
-    owner_and_mode("own");
+    file("set");
+    tell("fifo", mkfifo("fifo", 0600));
+    static const char *const set[] = {"set", "fifo", "own"};
+    for (int i = 0; i < 3; i++) {
+        tell("chmod", chmod(set[i], 06755));
+        tell("chown", chown(set[i], 0, i == 1 ? -1 : 0));
+        owner_and_mode(set[i]);
+    }
     unlink("folder");
     mkdir("folder", 0755);
     unmounting("folder");
