@@ -7,6 +7,7 @@ use super::poll_event::Event;
 use super::sockets::internet_socket::InternetSocket;
 use super::sockets::socket::Socket;
 use crate::server::client;
+use crate::terminal::pty_master::Master;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
 use internet::bell::BELLS;
@@ -81,8 +82,8 @@ impl SleeperBell {
     }
 }
 
-/// What of `poll` neither files nor pipes nor terminals have: ends of one half, and of sockets what is urgent, which
-/// goes where all else goes, and errors that wait.
+/// What of `poll` neither files nor pipes nor terminals have: ends of one half; of sockets what is urgent, which goes
+/// where all else goes, and errors that wait. Of pseudo-terminals these are the events of packet mode.
 #[inline(never)]
 fn state_beside(description: &OpenFile, other: &dyn FileOps, wanted: u16, found: u16) -> u16 {
     let half_closed = wanted & linux::POLLRDHUP as u16;
@@ -90,6 +91,9 @@ fn state_beside(description: &OpenFile, other: &dyn FileOps, wanted: u16, found:
     if let Some(socket) = description.as_kind::<InternetSocket>() {
         beside |= if socket.sort == Sort::Tcp && socket.has_urgent() { wanted & SPECIAL } else { 0 };
         beside |= if socket.has_error() { BROKEN } else { 0 };
+    }
+    if wanted & SPECIAL != 0 && description.as_kind::<Master>().is_some_and(Master::has_packet_events) {
+        beside |= SPECIAL;
     }
     if let Some(socket) = description.as_kind::<Socket>() {
         beside |= if found & WRITABLE != 0 { wanted & URGENT } else { 0 };

@@ -119,6 +119,11 @@ impl Master {
         wait::kick_idle();
     }
 
+    /// Whether events of packet mode wait.
+    pub fn has_packet_events(&self) -> bool {
+        self.slave.has_packets() && self.slave.has_events()
+    }
+
     /// Takes what waits in the ring, behind the byte that says so in packet mode: 0 where nothing does.
     fn read_ring(&self, to: u64, count: u64) -> Result<u64> {
         let waiting = self.ring.ring().waiting()?;
@@ -168,7 +173,7 @@ impl FileOps for Master {
             return Ok(0);
         }
         loop {
-            if self.slave.has_packets() && self.slave.has_events() {
+            if self.has_packet_events() {
                 usercopy::prepare(to, 1, true)?;
                 usercopy::write(to, &[self.slave.take_events()])?;
                 return Ok(1);
@@ -208,7 +213,7 @@ impl FileOps for Master {
 
     fn is_ready(&self, event: Event) -> bool {
         match event {
-            Event::Readable => self.has_bytes() || self.slave.has_packets() && self.slave.has_events(),
+            Event::Readable => self.has_bytes() || self.has_packet_events(),
             Event::Writable => self.slave.room() > AT_ONCE,
         }
     }

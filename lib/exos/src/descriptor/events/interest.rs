@@ -127,13 +127,15 @@ impl Interest {
     pub(super) fn terms(&self) -> Vec<Term> {
         let Some(description) = self.watched() else { return Vec::new() };
         let only_ends = self.wanted().next().is_none();
-        let only_exceptional = self.events & READABLE == linux::EPOLLPRI && self.events & linux::EPOLLOUT == 0;
-        if self.told.is_some() || only_ends || only_exceptional || self.is_claimed_elsewhere(&description) {
+        if self.told.is_some() || only_ends || self.is_claimed_elsewhere(&description) {
             return self.changes();
         }
+        let is_for_bytes = self.events & (linux::EPOLLIN | linux::EPOLLRDNORM) != 0;
         let one = |event| {
             description.note_waiter(event);
-            description.terms(event)
+            // Bytes that wait are no news where urgent ones or an end are waited for.
+            let waits_for_news = event == Event::Readable && !is_for_bytes;
+            if waits_for_news { description.changes(event) } else { description.terms(event) }
         };
         self.wanted().flat_map(one).collect()
     }

@@ -318,9 +318,12 @@ fn terms_beside(call: &Call<'_>, watched: &[u64], mut rings: impl FnMut(&OpenFil
             if wanted.peek().is_none() {
                 terms.extend(description.end_terms());
             }
+            let is_for_bytes = wanted_of(*one) & READABLE != 0;
             for event in wanted {
                 description.note_waiter(event);
-                terms.extend(description.terms(event));
+                // Bytes that wait are no news to a sleeper that waits for urgent ones or an end.
+                let waits_for_news = event == Event::Readable && !is_for_bytes;
+                terms.extend(if waits_for_news { description.changes(event) } else { description.terms(event) });
             }
             // A mount table can be read all the time.
             if matches!(description.object, Object::Text(_)) {
