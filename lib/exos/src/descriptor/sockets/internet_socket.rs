@@ -393,6 +393,7 @@ impl FileOps for InternetSocket {
     fn read(&self, description: &OpenFile, to: u64, count: u64) -> Result<u64> {
         match self.sort {
             Sort::Tcp => self.read_stream(to, count, description.is_nonblocking()),
+            _ if count == 0 => Ok(0),
             _ => {
                 let received = self.receive_datagram(count, false, description.is_nonblocking())?;
                 usercopy::write(to, &received.data)?;

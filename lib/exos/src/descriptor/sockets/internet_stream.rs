@@ -240,7 +240,8 @@ impl InternetSocket {
                 }
                 continue;
             }
-            if total >= target {
+            // A reader that asks for no bytes waits for some, too.
+            if total > 0 && total >= target {
                 return Ok(total);
             }
             if let Some(outcome) = self.outcome_without_bytes(sent, is_nonblocking) {

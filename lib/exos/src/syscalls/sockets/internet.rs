@@ -12,7 +12,7 @@ use crate::syscalls::events::event_fds::open;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
-use internet::address::{self, Endpoint, Family, LONGEST_NAME, Named, Purpose};
+use internet::address::{self, Endpoint, Family, Named, Purpose};
 use internet::option::{Sort, place};
 use internet::page::{self, state};
 use linux_abi::errno::{Errno, Result};
@@ -27,9 +27,8 @@ const UDP_LITE: u64 = 136;
 const ICMP: u64 = 1;
 const ICMP_V6: u64 = 58;
 const PROTOCOLS: u64 = 263;
-/// Protocols of netlink.
+/// The protocol of netlink that there is.
 const ROUTE: u64 = 0;
-const NETLINK_PROTOCOLS: u64 = 32;
 
 /// Whether a family is one of these.
 pub(crate) const fn is_family(family: u64) -> bool {
@@ -41,17 +40,22 @@ pub(crate) fn socket(call: &Call<'_>, family: u64, kind: u64, protocol: u64, fla
     if call.process.descriptors.table.lock().room() == 0 {
         return Err(Errno::EMFILE);
     }
-    if family == NETLINK {
-        return match (kind, protocol) {
-            (2 | 3, ROUTE) => open(call, Arc::new(Netlink::new(kind as u32, protocol as u32)), flags),
-            (2 | 3, ..NETLINK_PROTOCOLS) => Err(Errno::EPROTONOSUPPORT),
-            (2 | 3, _) => Err(Errno::EPROTONOSUPPORT),
-            _ => Err(Errno::ESOCKTNOSUPPORT),
-        };
+    match check_kind(call, family, kind, protocol)? {
+        None => open(call, Arc::new(Netlink::new(kind as u32, protocol as u32)), flags),
+        Some((family, sort, protocol)) => open(call, Arc::new(InternetSocket::create(family, sort, protocol)?), flags),
     }
-    let family = if family == 2 { Family::V4 } else { Family::V6 };
-    let (sort, protocol) = sort_of(call, family, kind, protocol)?;
-    open(call, Arc::new(InternetSocket::create(family, sort, protocol)?), flags)
+}
+
+/// What `socket` makes: `None` for netlink.
+pub(crate) fn check_kind(call: &Call<'_>, family: u64, kind: u64, protocol: u64) -> Result<Option<(Family, Sort, u8)>> {
+    let family = match (family, kind, protocol) {
+        (NETLINK, 2 | 3, ROUTE) => return Ok(None),
+        (NETLINK, 2 | 3, _) => return Err(Errno::EPROTONOSUPPORT),
+        (NETLINK, ..) => return Err(Errno::ESOCKTNOSUPPORT),
+        (2, ..) => Family::V4,
+        _ => Family::V6,
+    };
+    sort_of(call, family, kind, protocol).map(|(sort, protocol)| Some((family, sort, protocol)))
 }
 
 fn sort_of(call: &Call<'_>, family: Family, kind: u64, protocol: u64) -> Result<(Sort, u8)> {
@@ -76,25 +80,19 @@ pub(crate) fn of(description: &OpenFile) -> Option<&InternetSocket> {
     description.as_kind()
 }
 
-/// Reads a name of the program's.
-pub(crate) fn read_name(socket: &InternetSocket, at: u64, bytes: u64, purpose: Purpose) -> Result<Named> {
-    let length = bytes as u32 as i32;
-    if length < 0 || length as u64 > LONGEST_NAME {
-        return Err(Errno::EINVAL);
-    }
-    let name = usercopy::read_vec(at, length as usize)?;
+/// What a name of the program's says.
+pub(crate) fn parse_name(socket: &InternetSocket, name: &[u8], purpose: Purpose) -> Result<Named> {
     let only_v6 = socket.value(place::ONLY_V6) != 0;
-    Ok(address::parse(&name, socket.family, only_v6, purpose, socket.sort == Sort::Tcp)?)
+    Ok(address::parse(name, socket.family, only_v6, purpose, socket.sort == Sort::Tcp)?)
 }
 
-/// Writes a name where the program wants one.
+/// Writes a name, which may have no bytes, where the program wants one.
 pub(crate) fn write_name(name: &[u8], at: u64, bytes_at: u64) -> Result<()> {
-    if at == 0 {
-        return Ok(());
-    }
     let room = usercopy::read_half(bytes_at)? as i32;
     let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
-    usercopy::write(at, &name[..name.len().min(room)])?;
+    if !name.is_empty() {
+        usercopy::write(at, &name[..name.len().min(room)])?;
+    }
     usercopy::write_half(bytes_at, name.len() as u32)
 }
 
@@ -112,27 +110,25 @@ pub(crate) fn netlink_name(port: u32) -> Vec<u8> {
     name
 }
 
-pub(crate) fn bind(socket: &InternetSocket, at: u64, bytes: u64) -> Result<u64> {
-    match read_name(socket, at, bytes, Purpose::Bind)? {
+pub(crate) fn bind(socket: &InternetSocket, name: &[u8]) -> Result<u64> {
+    match parse_name(socket, name, Purpose::Bind)? {
         Named::Endpoint(endpoint) => socket.bind(endpoint).map(|()| 0),
         Named::Nothing => Err(Errno::EAFNOSUPPORT),
     }
 }
 
-/// `bind` of a netlink socket: the number that it asks for.
-pub(crate) fn bind_netlink(socket: &Netlink, at: u64, bytes: u64) -> Result<u64> {
-    const BYTES: u64 = 12;
-    if bytes < BYTES {
-        return Err(Errno::EINVAL);
+/// The number in a name of a netlink socket (`struct sockaddr_nl`).
+pub(crate) fn netlink_port(name: &[u8]) -> Result<u32> {
+    match name {
+        [family, 0, _, _, a, b, c, d, _, _, _, _, ..] if u64::from(*family) == NETLINK => {
+            Ok(u32::from_le_bytes([*a, *b, *c, *d]))
+        }
+        _ => Err(Errno::EINVAL),
     }
-    if usercopy::read_half(at)? as u16 != NETLINK as u16 {
-        return Err(Errno::EINVAL);
-    }
-    socket.bind(usercopy::read_half(at.saturating_add(4))?).map(|()| 0)
 }
 
-pub(crate) fn connect(description: &OpenFile, socket: &InternetSocket, at: u64, bytes: u64) -> Result<u64> {
-    match read_name(socket, at, bytes, Purpose::Connect)? {
+pub(crate) fn connect(description: &OpenFile, socket: &InternetSocket, name: &[u8]) -> Result<u64> {
+    match parse_name(socket, name, Purpose::Connect)? {
         Named::Endpoint(endpoint) => socket.connect(endpoint, description.is_nonblocking()).map(|()| 0),
         Named::Nothing => socket.disconnect().map(|()| 0),
     }
@@ -163,7 +159,7 @@ pub(crate) fn accept(
             outcome?;
         }
     };
-    let named = write_name(&name_of(&accepted, from), name, name_bytes);
+    let named = if name == 0 { Ok(()) } else { write_name(&name_of(&accepted, from), name, name_bytes) };
     let number = open(call, Arc::new(accepted), flags)?;
     if let Err(error) = named {
         call.process.descriptors.take_out(number)?.close();

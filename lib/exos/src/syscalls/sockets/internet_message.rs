@@ -2,6 +2,7 @@
 //! ip(7)).
 
 use super::internet::{self, netlink_name};
+use super::socket::read_name;
 use super::socket_message::{Message, scatter};
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::sockets::internet_datagram::Received;
@@ -83,7 +84,7 @@ fn send_internet(
     }
     let to = match name {
         0 => None,
-        name => match internet::read_name(socket, name, name_bytes, Purpose::Send)? {
+        name => match internet::parse_name(socket, &read_name(name, name_bytes)?, Purpose::Send)? {
             Named::Endpoint(endpoint) => Some(endpoint),
             Named::Nothing => None,
         },
@@ -132,9 +133,6 @@ fn receive_internet(description: &OpenFile, socket: &InternetSocket, most: u64, 
         });
     }
     let taking = Taking { peeks, drops: flags & flag::TRUNCATE != 0, whole: flags & flag::WAIT_ALL != 0 };
-    if most == 0 {
-        return Ok(Incoming::default());
-    }
     let data = socket.receive_stream(most, taking, is_nonblocking)?;
     Ok(Incoming { whole: data.len() as u64, data, ..Incoming::default() })
 }
@@ -187,10 +185,7 @@ pub(crate) fn give(incoming: Result<Incoming>, to: u64, flags: u32, (name, bytes
         usercopy::write(to, &incoming.data)?;
     }
     if name != 0 {
-        match incoming.name.is_empty() {
-            true => usercopy::write_half(bytes_at, 0)?,
-            false => internet::write_name(&incoming.name, name, bytes_at)?,
-        }
+        internet::write_name(&incoming.name, name, bytes_at)?;
     }
     Ok(if flags & flag::TRUNCATE != 0 { incoming.whole } else { incoming.data.len() as u64 })
 }
@@ -202,11 +197,8 @@ pub(crate) fn give_message(incoming: Result<Incoming>, message: &Message, at: u6
         true => incoming.whole,
         false => scatter(&incoming.data, &message.pieces)?,
     };
-    let name_bytes = at.saturating_add(8);
-    if message.name.0 == 0 || incoming.name.is_empty() {
-        usercopy::write_half(name_bytes, 0)?;
-    } else {
-        internet::write_name(&incoming.name, message.name.0, name_bytes)?;
+    if message.name.0 != 0 {
+        internet::write_name(&incoming.name, message.name.0, at.saturating_add(8))?;
     }
     let (mut used, mut told) = (0, incoming.flags);
     for (level, kind, body) in &incoming.control {

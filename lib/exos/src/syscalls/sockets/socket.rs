@@ -3,7 +3,9 @@
 //! set.
 
 use super::internet;
+use super::socket_message::is_of_internet;
 use crate::descriptor::exported_pages;
+use crate::descriptor::fd_pins::Used;
 use crate::descriptor::file_ops::FileOps;
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::poll_event::Event;
@@ -12,6 +14,7 @@ use crate::descriptor::sockets::socket::{Kind, Socket, wait_until};
 use crate::hw::usercopy;
 use crate::process::call::Call;
 use crate::syscalls::events::event_fds::open;
+use ::internet::address::LONGEST_NAME;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -28,7 +31,7 @@ const TYPE_MASK: u64 = 15;
 const FAMILIES: u64 = 46;
 const KINDS: u64 = 11;
 /// Bytes of a name: family and path.
-const NAME_BYTES: u64 = 110;
+const NAME_BYTES: usize = 110;
 /// Abstract names that are tried for a socket that asks for any.
 const TRIES: u32 = 1000;
 
@@ -50,7 +53,7 @@ fn check_family(call: &Call<'_>) -> Result<(Kind, u32)> {
         return Err(Errno::EINVAL);
     }
     if internet::is_family(family) {
-        return Err(Errno::EOPNOTSUPP);
+        return internet::check_kind(call, family, of & TYPE_MASK, protocol & 0xffff_ffff).and(Err(Errno::EOPNOTSUPP));
     }
     if family != UNIX {
         return Err(Errno::EAFNOSUPPORT);
@@ -86,43 +89,51 @@ pub(crate) fn socketpair(call: &mut Call<'_>) -> Result<u64> {
     usercopy::write_word(to, one | other << 32).map(|()| 0)
 }
 
-/// A socket, with its description.
+/// A Unix-domain socket, with its description. A netlink socket that comes here has no such call.
 pub(crate) fn with_socket<T>(
     call: &Call<'_>,
     number: u64,
     action: impl FnOnce(&OpenFile, &Socket) -> Result<T>,
 ) -> Result<T> {
     let description = call.process.descriptors.opened(number)?;
-    let socket = description.as_kind().ok_or(Errno::ENOTSOCK)?;
+    let is_netlink = || description.as_kind::<Netlink>().is_some();
+    let refusal = || if is_netlink() { Errno::EOPNOTSUPP } else { Errno::ENOTSOCK };
+    let socket = description.as_kind().ok_or_else(refusal)?;
     action(&description, socket)
 }
 
-/// The path in a name of the program's; what begins with a NUL is an abstract name, and nothing asks for any.
+/// The open file of a socket of any family, with the name that the program gives it.
+fn named_socket(call: &Call<'_>, number: u64, at: u64, bytes: u64) -> Result<(Used, Vec<u8>)> {
+    let description = call.process.descriptors.opened(number)?;
+    if description.as_kind::<Socket>().is_none() && !is_of_internet(&description) {
+        return Err(Errno::ENOTSOCK);
+    }
+    read_name(at, bytes).map(|name| (description, name))
+}
+
+/// A name of the program's, of any family.
 pub(crate) fn read_name(at: u64, bytes: u64) -> Result<Vec<u8>> {
-    if !(2..=NAME_BYTES).contains(&bytes) {
+    let length = u64::from(bytes as u32);
+    if length > LONGEST_NAME { Err(Errno::EINVAL) } else { usercopy::read_vec(at, length as usize) }
+}
+
+/// The path in a name; what begins with a NUL is an abstract name, and nothing asks for any.
+pub(crate) fn path_of(name: &[u8]) -> Result<Vec<u8>> {
+    let Some((family, path)) = name.split_first_chunk().filter(|_| name.len() <= NAME_BYTES) else {
         return Err(Errno::EINVAL);
-    }
-    let name = usercopy::read_vec(at, bytes as usize)?;
-    if u64::from(name[0]) != UNIX || name[1] != 0 {
-        return Err(Errno::EAFNOSUPPORT);
-    }
-    let path = &name[2..];
-    match path.first() {
-        None | Some(0) => Ok(path.to_vec()),
-        _ => Ok(path.split(|byte| *byte == 0).next().unwrap_or_default().to_vec()),
+    };
+    match (u64::from(u16::from_le_bytes(*family)), path.first()) {
+        (UNIX, None | Some(0)) => Ok(path.to_vec()),
+        (UNIX, _) => Ok(path.split(|byte| *byte == 0).next().unwrap_or_default().to_vec()),
+        _ => Err(Errno::EINVAL),
     }
 }
 
 pub(crate) fn write_name(path: &[u8], at: u64, bytes_at: u64) -> Result<()> {
-    if at == 0 {
-        return Ok(());
-    }
     let mut name = Vec::from((UNIX as u16).to_le_bytes());
     name.extend_from_slice(path);
     name.extend((!path.is_empty() && path[0] != 0).then_some(0));
-    let room = usercopy::read_half(bytes_at)? as usize;
-    usercopy::write(at, &name[..name.len().min(room)])?;
-    usercopy::write_half(bytes_at, name.len() as u32)
+    internet::write_name(&name, at, bytes_at)
 }
 
 /// The page that a name leads to, and who listens there.
@@ -139,15 +150,15 @@ pub(crate) fn peer_of(call: &Call<'_>, path: &[u8], kind: Kind) -> Result<(PageN
 
 pub(crate) fn bind(call: &mut Call<'_>) -> Result<u64> {
     let [number, at, bytes, ..] = call.arguments();
-    let description = call.process.descriptors.opened(number)?;
+    let (description, name) = named_socket(call, number, at, bytes)?;
     if let Some(socket) = internet::of(&description) {
-        return internet::bind(socket, at, bytes);
+        return internet::bind(socket, &name);
     }
     if let Some(socket) = description.as_kind::<Netlink>() {
-        return internet::bind_netlink(socket, at, bytes);
+        return internet::netlink_port(&name).and_then(|port| socket.bind(port)).map(|()| 0);
     }
     drop(description);
-    let path = read_name(at, bytes)?;
+    let path = path_of(&name)?;
     with_socket(call, number, |description, socket| {
         if !socket.name_of(0).is_empty() {
             return bind_again(call, &path);
@@ -219,30 +230,22 @@ pub(crate) fn listen(call: &mut Call<'_>) -> Result<u64> {
     })
 }
 
-/// Whether a name asks for no connection (`AF_UNSPEC`).
-fn is_of_no_family(at: u64, bytes: u64) -> Result<bool> {
-    let mut family = [0; 2];
-    if !(2..=NAME_BYTES).contains(&bytes) {
-        return Ok(false);
-    }
-    usercopy::read(at, &mut family)?;
-    Ok(family == [0; 2])
-}
-
 pub(crate) fn connect(call: &mut Call<'_>) -> Result<u64> {
     let [number, at, bytes, ..] = call.arguments();
-    let description = call.process.descriptors.opened(number)?;
+    let (description, name) = named_socket(call, number, at, bytes)?;
     if let Some(socket) = internet::of(&description) {
-        return internet::connect(&description, socket, at, bytes);
+        return internet::connect(&description, socket, &name);
     }
+    // Whether it asks for no connection (`AF_UNSPEC`).
+    let is_of_no_family = name.starts_with(&[0; 2]);
     if description.as_kind::<Netlink>().is_some() {
-        return Ok(0);
+        return if is_of_no_family { Ok(0) } else { internet::netlink_port(&name).map(|_| 0) };
     }
     drop(description);
-    if is_of_no_family(at, bytes)? {
+    if is_of_no_family {
         return with_socket(call, number, |_, socket| socket.disconnect().map(|()| 0));
     }
-    let path = read_name(at, bytes)?;
+    let path = path_of(&name)?;
     with_socket(call, number, |description, socket| {
         let peer = peer_of(call, &path, socket.kind)?;
         let deadline = socket.deadline(1).unwrap_or(u64::MAX);
@@ -268,13 +271,13 @@ pub(crate) fn accept4(call: &mut Call<'_>) -> Result<u64> {
 
 fn accept_with(call: &Call<'_>, flags: u32) -> Result<u64> {
     let [number, name, name_bytes, ..] = call.arguments();
+    let description = call.process.descriptors.opened(number)?;
     if flags & !(linux::O_CLOEXEC | linux::O_NONBLOCK) != 0 {
         return Err(Errno::EINVAL);
     }
     if call.process.descriptors.table.lock().room() == 0 {
         return Err(Errno::EMFILE);
     }
-    let description = call.process.descriptors.opened(number)?;
     if let Some(socket) = internet::of(&description) {
         return internet::accept(call, (&description, socket), (name, name_bytes), flags);
     }
@@ -299,7 +302,9 @@ fn accept_with(call: &Call<'_>, flags: u32) -> Result<u64> {
             }
             wait_until(&socket.wait_terms(Event::Readable), deadline)?;
         };
-        write_name(&accepted.name_of(1), name, name_bytes)?;
+        if name != 0 {
+            write_name(&accepted.name_of(1), name, name_bytes)?;
+        }
         open(call, Arc::new(accepted), flags)
     })
 }
@@ -333,14 +338,13 @@ fn tell_name(call: &Call<'_>, whose: usize) -> Result<u64> {
 
 pub(crate) fn shutdown(call: &mut Call<'_>) -> Result<u64> {
     let [number, how, ..] = call.arguments();
-    if how > 2 {
-        return Err(Errno::EINVAL);
-    }
+    // Whether it ends reading, and writing.
+    let ways = match how as u32 {
+        how @ ..=2 => Ok((how != 1, how != 0)),
+        _ => Err(Errno::EINVAL),
+    };
     if let Some(socket) = internet::of(&*call.process.descriptors.opened(number)?) {
-        return socket.shut(how != 1, how != 0).map(|()| 0);
+        return ways.and_then(|(reads, writes)| socket.shut(reads, writes)).map(|()| 0);
     }
-    with_socket(call, number, |_, socket| {
-        socket.shut(how != 1, how != 0);
-        Ok(0)
-    })
+    with_socket(call, number, |_, socket| ways.map(|(reads, writes)| socket.shut(reads, writes)).map(|()| 0))
 }

@@ -1,7 +1,7 @@
 //! Calls that send and receive by sockets: bytes, messages, and what goes with them: descriptors and credentials
 //! (unix(7)).
 
-use super::socket::{peer_of, read_name, with_socket, write_name};
+use super::socket::{path_of, peer_of, read_name, with_socket, write_name};
 use super::socket_option::SOCKET_LEVEL;
 use super::{internet, internet_message};
 use crate::descriptor::open_file::OpenFile;
@@ -12,6 +12,7 @@ use crate::hw::usercopy;
 use crate::pipe::Pipe;
 use crate::pipe::message_frames::{Frame, LONGEST, Manner};
 use crate::process::call::Call;
+use ::internet::address::LONGEST_NAME;
 use ::internet::option::Sort;
 use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};
@@ -74,16 +75,18 @@ fn gather_for(description: &OpenFile, pieces: &[[u64; 2]]) -> Result<Vec<u8>> {
 
 /// `writev`: one message.
 pub(crate) fn write_from_pieces(call: &Call<'_>, number: u64, pieces: &[[u64; 2]]) -> Result<u64> {
+    // Where `write` of no bytes sends a datagram, `writev` sends none.
+    if room_of(pieces) == 0 {
+        return Ok(0);
+    }
     let description = call.process.descriptors.opened(number)?;
     if is_of_internet(&description) {
         let data = gather_for(&description, pieces)?;
         return internet_message::send(&description, (0, 0), &data, 0, (0, 0)).unwrap_or(Err(Errno::EBADF));
     }
     drop(description);
-    match gather(call, number, pieces)? {
-        nothing if nothing.is_empty() => Ok(0),
-        data => send(call, number, (0, 0), &data, &Packed::default(), 0),
-    }
+    let data = gather(call, number, pieces)?;
+    send(call, number, (0, 0), &data, &Packed::default(), 0)
 }
 
 /// What the program sends, as far as one call takes it: of a message one byte more than the longest has.
@@ -148,20 +151,20 @@ fn send(
     packed: &Packed,
     flags: u32,
 ) -> Result<u64> {
-    refuse_out_of_band(flags)?;
     with_socket(call, number, |description, socket| {
+        refuse_out_of_band(flags)?;
         let nonblocking = description.is_nonblocking() || flags & DO_NOT_WAIT != 0;
         let control = socket.control_of(&packed.rights);
         let message = Outgoing { control: &control, data, claimed: packed.claimed };
         let sent = match name {
-            0 => socket.send(&socket.outgoing()?, message, nonblocking),
+            _ if name == 0 || name_bytes == 0 => socket.send(&socket.outgoing()?, message, nonblocking),
             // These go to the peer, whatever name the call gives.
             _ if socket.kind == Kind::Packets => socket.send(&socket.outgoing()?, message, nonblocking),
             _ if socket.kind != Kind::Datagram => Err(match socket.outgoing() {
                 Ok(_) => Errno::EISCONN,
                 Err(_) => Errno::EOPNOTSUPP,
             }),
-            name => send_to_name(call, socket, &read_name(name, name_bytes)?, message, nonblocking),
+            name => send_to_name(call, socket, &path_of(&read_name(name, name_bytes)?)?, message, nonblocking),
         };
         if sent == Err(Errno::EPIPE) && flags & NO_SIGNAL == 0 {
             crate::signal::raise_here(linux_raw_sys::general::SIGPIPE);
@@ -198,13 +201,15 @@ pub(crate) fn recvfrom(call: &mut Call<'_>) -> Result<u64> {
     if flags & PEEK == 0 {
         scm_rights::drop_all(rights);
     }
-    write_sender(sender, name, name_bytes)?;
+    if name != 0 {
+        write_sender(sender, name, name_bytes)?;
+    }
     Ok(if flags & TRUNCATED != 0 { frame.whole } else { frame.data.len() as u64 })
 }
 
 /// A sender without a name has length 0, where `getpeername` reports a family without one.
 fn write_sender(sender: &[u8], at: u64, bytes_at: u64) -> Result<()> {
-    if sender.is_empty() && at != 0 { usercopy::write_half(bytes_at, 0) } else { write_name(sender, at, bytes_at) }
+    if sender.is_empty() { internet::write_name(&[], at, bytes_at) } else { write_name(sender, at, bytes_at) }
 }
 
 /// Sockets of this family have only the bytes in their order, nothing out of band.
@@ -213,8 +218,8 @@ fn refuse_out_of_band(flags: u32) -> Result<()> {
 }
 
 fn receive(call: &Call<'_>, number: u64, most: u64, flags: u32) -> Result<Frame> {
-    refuse_out_of_band(flags)?;
     with_socket(call, number, |description, socket| {
+        refuse_out_of_band(flags)?;
         let manner = Manner { bordered: socket.is_bordered(), peek: flags & PEEK != 0 };
         let nonblocking = description.is_nonblocking() || flags & DO_NOT_WAIT != 0;
         let mut frame = socket.receive(most.min(1 << 20), manner, nonblocking)?;
@@ -250,7 +255,14 @@ fn read_message(at: u64) -> Result<Message> {
     let pieces = (0..count)
         .map(|index| usercopy::read_words::<2>(pieces.saturating_add(index * 16)))
         .collect::<Result<Vec<_>>>()?;
-    Ok(Message { name: (name, name_bytes & 0xffff_ffff), pieces, control: (control, control_bytes) })
+    if (name_bytes as i32) < 0 || pieces.iter().any(|[_, length]| (*length as i64) < 0) {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Message {
+        name: (name, (name_bytes & 0xffff_ffff).min(LONGEST_NAME)),
+        pieces,
+        control: (control, control_bytes),
+    })
 }
 
 pub(crate) fn sendmsg(call: &mut Call<'_>) -> Result<u64> {
@@ -274,8 +286,8 @@ pub(crate) fn sendmmsg(call: &mut Call<'_>) -> Result<u64> {
 }
 
 fn send_message(call: &Call<'_>, number: u64, at: u64, flags: u32) -> Result<u64> {
-    let message = read_message(at)?;
     let description = call.process.descriptors.opened(number)?;
+    let message = read_message(at)?;
     if is_of_internet(&description) {
         let data = gather_for(&description, &message.pieces)?;
         let outcome = internet_message::send(&description, message.name, &data, flags, message.control);
@@ -398,8 +410,8 @@ pub(crate) fn recvmmsg(call: &mut Call<'_>) -> Result<u64> {
 }
 
 fn receive_message(call: &Call<'_>, number: u64, at: u64, flags: u32) -> Result<u64> {
-    let message = read_message(at)?;
     let description = call.process.descriptors.opened(number)?;
+    let message = read_message(at)?;
     if let Some(incoming) = internet_message::receive(&description, room_of(&message.pieces), flags) {
         return internet_message::give_message(incoming, &message, at, flags);
     }
@@ -414,9 +426,7 @@ fn receive_message(call: &Call<'_>, number: u64, at: u64, flags: u32) -> Result<
     }
     control.put_rights(call, &frame, flags)?;
     let lost = if frame.whole > done { TRUNCATED } else { 0 };
-    if message.name.0 == 0 {
-        usercopy::write_half(at.saturating_add(8), 0)?;
-    } else {
+    if message.name.0 != 0 {
         write_sender(sender, message.name.0, at.saturating_add(8))?;
     }
     usercopy::write_word(at.saturating_add(40), control.used)?;

@@ -58,7 +58,7 @@ pub(crate) fn setsockopt(call: &mut Call<'_>) -> Result<u64> {
             LINGER => 8,
             _ => 4,
         };
-        if (bytes as u32) < needed {
+        if (bytes as i32) < needed {
             return Err(Errno::EINVAL);
         }
         match option as u32 {
@@ -102,8 +102,12 @@ pub(crate) fn getsockopt(call: &mut Call<'_>) -> Result<u64> {
         if level as u32 != SOCKET_LEVEL {
             return Err(Errno::EOPNOTSUPP);
         }
+        let room = usercopy::read_half(bytes_at)?;
+        if (room as i32) < 0 {
+            return Err(Errno::EINVAL);
+        }
         let value = value(socket, option as u32)?;
-        let room = usercopy::read_half(bytes_at)?.min(value.len() as u32);
+        let room = room.min(value.len() as u32);
         usercopy::write(to, &value[..room as usize])?;
         usercopy::write_half(bytes_at, room).map(|()| 0)
     })
