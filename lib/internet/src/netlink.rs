@@ -43,21 +43,21 @@ const NO_DEVICE: i32 = 19;
 const NOT_SUPPORTED: i32 = 95;
 
 /// The datagrams that answer what a program sent to the kernel by a socket that has this number, on a machine with this
-/// card.
-pub fn answer(sent: &[u8], port: u32, card: Option<&Device>) -> Vec<Vec<u8>> {
+/// card. It may change devices, or not (`CAP_NET_ADMIN`).
+pub fn answer(sent: &[u8], port: u32, card: Option<&Device>, may_change: bool) -> Vec<Vec<u8>> {
     let mut answers = Vec::new();
     let mut rest = sent;
     while let Some(length) = rest.first_chunk().map(|bytes| u32::from_le_bytes(*bytes) as usize) {
         if length < HEAD || length > rest.len() {
             break;
         }
-        answer_one(&rest[..length], port, card, &mut answers);
+        answer_one(&rest[..length], port, (card, may_change), &mut answers);
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
     answers
 }
 
-fn answer_one(request: &[u8], port: u32, card: Option<&Device>, answers: &mut Vec<Vec<u8>>) {
+fn answer_one(request: &[u8], port: u32, (card, may_change): (Option<&Device>, bool), answers: &mut Vec<Vec<u8>>) {
     let half = |at: usize| u16::from_le_bytes([request[at], request[at + 1]]);
     let (kind, flags) = (half(4), half(6));
     let sequence = u32::from_le_bytes(core::array::from_fn(|index| request[8 + index]));
@@ -84,7 +84,7 @@ fn answer_one(request: &[u8], port: u32, card: Option<&Device>, answers: &mut Ve
         GET_ROUTE if is_dump => routes(head, family, card),
         GET_NEIGHBOUR if is_dump => card.map(|card| neighbours(head, family, card)).unwrap_or_default(),
         GET_RULE if is_dump => Vec::new(),
-        _ if kind < NEW_LINK => {
+        _ if kind < NEW_LINK || kind == NEW_LINK && may_change && changes_nothing(request, card) => {
             if flags & ACKNOWLEDGE != 0 {
                 answers.push(refusal(request, head, 0));
             }
@@ -128,6 +128,21 @@ fn named(request: &[u8]) -> Option<i32> {
         0 => None,
         number => Some(number),
     }
+}
+
+/// Whether a device is to have flags that it has: `ip link set lo up`.
+fn changes_nothing(request: &[u8], card: Option<&Device>) -> bool {
+    let flags = match (named(request), card) {
+        (Some(DEVICE), _) => FLAGS,
+        (Some(device::NUMBER), Some(_)) => device::FLAGS,
+        _ => return false,
+    };
+    // No attributes follow the flags that are wanted, and which of them count.
+    let [wanted, mask] = [8, 12].map(|at| request.get(HEAD + at..).and_then(|rest| rest.first_chunk()));
+    request.len() == HEAD + 16
+        && wanted
+            .zip(mask)
+            .is_some_and(|(wanted, mask)| (u32::from_le_bytes(*wanted) ^ flags) & u32::from_le_bytes(*mask) == 0)
 }
 
 fn refusal(request: &[u8], head: Head, error: i32) -> Vec<u8> {
@@ -360,7 +375,7 @@ mod tests {
     use super::*;
 
     fn ask(kind: u16, flags: u16, body: &[u8]) -> Vec<Vec<u8>> {
-        answer(&message(kind, flags, Head { sequence: 7, port: 0 }, body), 99, None)
+        answer(&message(kind, flags, Head { sequence: 7, port: 0 }, body), 99, None, false)
     }
 
     fn kinds(answers: &[Vec<u8>]) -> Vec<u16> {
@@ -392,15 +407,15 @@ mod tests {
         let card = crate::device::tests::card();
         let dump = |kind: u16, family: u8| {
             let request = message(kind, DUMP | REQUEST, Head { sequence: 7, port: 0 }, &[family]);
-            answer(&request, 99, Some(&card))
+            answer(&request, 99, Some(&card), false)
         };
         assert_eq!(kinds(&dump(GET_LINK, ANY)), [NEW_LINK, NEW_LINK, DONE]);
         assert_eq!(kinds(&dump(GET_ADDRESS, ANY)), [NEW_ADDRESS, NEW_ADDRESS, NEW_ADDRESS, NEW_ADDRESS, DONE]);
         assert_eq!(kinds(&dump(GET_ROUTE, INET)), [[NEW_ROUTE; 6].as_slice(), &[DONE]].concat());
         assert_eq!(kinds(&dump(GET_NEIGHBOUR, ANY)), [NEW_NEIGHBOUR, DONE]);
         let one = message(GET_LINK, REQUEST, Head { sequence: 7, port: 0 }, &[0, 0, 0, 0, 2, 0, 0, 0]);
-        assert_eq!(kinds(&answer(&one, 99, Some(&card))), [NEW_LINK]);
-        assert_eq!(kinds(&answer(&one, 99, None)), [ERROR]);
+        assert_eq!(kinds(&answer(&one, 99, Some(&card), false)), [NEW_LINK]);
+        assert_eq!(kinds(&answer(&one, 99, None, false)), [ERROR]);
     }
 
     #[test]
@@ -408,6 +423,13 @@ mod tests {
         let answers = ask(NEW_LINK, REQUEST | ACKNOWLEDGE, &[0; 16]);
         assert_eq!(kinds(&answers), [ERROR]);
         assert_eq!(answers[0][HEAD..HEAD + 4], (-NOT_PERMITTED).to_le_bytes());
+        // The loopback device up, which it is, and down.
+        let make = |wanted: u8| {
+            let body = [0, 0, 0, 0, 1, 0, 0, 0, wanted, 0, 0, 0, 1, 0, 0, 0];
+            let request = message(NEW_LINK, REQUEST | ACKNOWLEDGE, Head { sequence: 7, port: 0 }, &body);
+            i32::from_le_bytes(*answer(&request, 99, None, true)[0][HEAD..].first_chunk().unwrap())
+        };
+        assert_eq!([make(1), make(0)], [0, -NOT_PERMITTED]);
         let unknown = ask(GET_LINK, REQUEST, &[0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(unknown[0][HEAD..HEAD + 4], (-NO_DEVICE).to_le_bytes());
     }
@@ -416,7 +438,7 @@ mod tests {
     fn fault_86_damaged_requests_end() {
         let good = message(GET_LINK, DUMP | REQUEST, Head { sequence: 7, port: 0 }, &[0; 16]);
         for length in 0..good.len() {
-            assert!(answer(&good[..length], 1, None).is_empty());
+            assert!(answer(&good[..length], 1, None, true).is_empty());
         }
         let mut seed = 12345u64;
         for _ in 0..10_000 {
@@ -427,7 +449,7 @@ mod tests {
                     *byte = (seed >> 40) as u8;
                 }
             }
-            let _ = answer(&bad, 1, Some(&crate::device::tests::card()));
+            let _ = answer(&bad, 1, Some(&crate::device::tests::card()), true);
         }
     }
 }

@@ -1,11 +1,13 @@
 //! `SIOCGIF…` (netdevice(7)): what there is to know about the loopback device and the network card.
 
+use crate::attributes::attributes;
 use crate::hw::{card, usercopy};
 use crate::server::client::{self, network_card};
 use alloc::vec::Vec;
 use internet::address::Family;
 use internet::device;
 use linux_abi::errno::{Errno, Result};
+use linux_raw_sys::general as linux;
 use unix_core::server::protocol::InternetRequest;
 
 /// Bytes of `struct ifreq`, and where the name ends in it.
@@ -106,6 +108,11 @@ fn describe(device: &Described, request: u32, value: u64) -> Result<u64> {
         0x8915 | 0x8917 => address(0),
         0x8919 => address(2),
         0x891b => address(1),
+        // Flags that it has, `SIOCSIFFLAGS`: `ifconfig lo up`.
+        0x8914 if usercopy::read_half(value)? as u16 == device.flags => {
+            let may_change = attributes().credentials.lock().has(linux::CAP_NET_ADMIN);
+            if may_change { Ok(()) } else { Err(Errno::EPERM) }
+        }
         0x891d => usercopy::write_half(value, 0),
         0x8921 => usercopy::write_half(value, device.mtu),
         0x8927 => usercopy::write(value, &[&device.kind.to_le_bytes()[..], &device.hardware, &[0; 8]].concat()),
