@@ -191,6 +191,23 @@ pub fn parse(name: &[u8], family: Family, only_v6: bool, purpose: Purpose, is_st
     })
 }
 
+/// The group in a name that a program gave for a socket option of IPv6 (ipv6(7)) or IPv4 (ip(7)).
+///
+/// # Errors
+/// It is of another family.
+pub fn group_of(name: &[u8], is_v6: bool) -> Result<Address> {
+    match (name, is_v6) {
+        ([2, 0, _, _, address @ ..], false) => {
+            Ok(Address::v4(u32::from_be_bytes(*address.first_chunk().ok_or(Error::Invalid)?)))
+        }
+        ([10, 0, _, _, _, _, _, _, address @ ..], true) => {
+            Ok(Address(u128::from_be_bytes(*address.first_chunk().ok_or(Error::Invalid)?)))
+        }
+        (_, true) => Err(Error::NotAvailable),
+        (_, false) => Err(Error::Invalid),
+    }
+}
+
 fn parse_v4(name: &[u8], given: u16, purpose: Purpose) -> Result<Named> {
     if name.len() < V4_BYTES {
         return Err(Error::Invalid);

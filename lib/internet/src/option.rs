@@ -141,7 +141,7 @@ const MOST: i32 = i32::MAX;
 const BUFFER_MOST: i32 = 212_992;
 
 /// The rows; those that [`place`] names come first.
-static TABLE: [Row; 84] = [
+static TABLE: [Row; 88] = [
     row(SOCKET, 2, All, Flag, 0),
     row(SOCKET, 15, All, Flag, 0),
     row(IPV6, 26, Inet6, Flag, 0),
@@ -211,6 +211,11 @@ static TABLE: [Row; 84] = [
     row(IPV6, 23, Inet6, Within(0, 5), 1),
     row(IPV6, 24, Inet6, Fixed, 65_536),
     row(IPV6, 29, Inet6, Flag, 1),
+    // What comes with extension headers, and with reports of a path: neither comes.
+    row(IPV6, 53, Inet6, Flag, 0),
+    row(IPV6, 56, Inet6, Flag, 0),
+    row(IPV6, 58, Inet6, Flag, 0),
+    row(IPV6, 60, Inet6, Flag, 0),
     row(IPV6, 62, Inet6, Flag, 0),
     row(IPV6, 70, Inet6, Flag, 0),
     row(IPV6, 72, Inet6, Any, 0),

@@ -1,7 +1,10 @@
 // Groups and broadcasts on the loopback device, and the requests that name it.
 #include "../internet.h"
 #include <ifaddrs.h>
+#include <linux/capability.h>
+#include <linux/rtnetlink.h>
 #include <net/if.h>
+#include <sys/syscall.h>
 
 static void groups(void) {
     int one = socket(AF_INET, SOCK_DGRAM, 0), two = socket(AF_INET, SOCK_DGRAM, 0), stream = socket(AF_INET, SOCK_STREAM, 0);
@@ -37,6 +40,54 @@ static void groups(void) {
     printf(", one %s", said(recv(one, text, 8, MSG_DONTWAIT)));
     printf(", two %s\n", said(recv(two, text, 8, MSG_DONTWAIT)));
     close(one), close(two), close(sender), close(stream);
+}
+
+// A group by a request of any family; a stream takes one, too, which those that it accepts do not get.
+static void groups_by_name(void) {
+    static const int levels[] = {IPPROTO_IP, IPPROTO_IPV6};
+    for (int turn = 0; turn < 2; turn++) {
+        int one = socket(turn ? AF_INET6 : AF_INET, SOCK_DGRAM, 0), ends[2];
+        struct group_req group = {.gr_interface = 1}, wrong, other;
+        struct sockaddr_in *v4 = (void *)&group.gr_group;
+        struct sockaddr_in6 *v6 = (void *)&group.gr_group;
+        if (turn) v6->sin6_family = AF_INET6, inet_pton(AF_INET6, "ff02::1234", &v6->sin6_addr);
+        else v4->sin_family = AF_INET, v4->sin_addr.s_addr = inet_addr("239.1.2.3");
+        wrong = other = group;
+        if (turn) ((struct sockaddr_in6 *)&wrong.gr_group)->sin6_addr = in6addr_loopback;
+        else ((struct sockaddr_in *)&wrong.gr_group)->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        other.gr_group.ss_family = 77;
+        printf("join %s", said(setsockopt(one, levels[turn], MCAST_JOIN_GROUP, &group, sizeof group)));
+        printf(", again %s", said(setsockopt(one, levels[turn], MCAST_JOIN_GROUP, &group, sizeof group)));
+        printf(", wrong %s", said(setsockopt(one, levels[turn], MCAST_JOIN_GROUP, &wrong, sizeof wrong)));
+        printf(", of another family %s", said(setsockopt(one, levels[turn], MCAST_JOIN_GROUP, &other, sizeof other)));
+        printf(", short %s", said(setsockopt(one, levels[turn], MCAST_JOIN_GROUP, &group, 8)));
+        group.gr_interface = 77;
+        printf(", by no device %s", said(setsockopt(one, levels[turn], MCAST_JOIN_GROUP, &group, sizeof group)));
+        group.gr_interface = 1;
+        printf(", leave %s", said(setsockopt(one, levels[turn], MCAST_LEAVE_GROUP, &group, sizeof group)));
+        printf(", again %s\n", said(setsockopt(one, levels[turn], MCAST_LEAVE_GROUP, &group, sizeof group)));
+        close(one);
+        if (turn) continue;
+        int listening = listener(1);
+        printf("listener %s", said(setsockopt(listening, levels[turn], MCAST_JOIN_GROUP, &group, sizeof group)));
+        ends[0] = connected_to(listening), ends[1] = accept(listening, 0, 0);
+        printf(", accepted %s\n", said(setsockopt(ends[1], levels[turn], MCAST_LEAVE_GROUP, &group, sizeof group)));
+        close(ends[0]), close(ends[1]), close(listening);
+    }
+}
+
+// The loopback device made up that is up, by ioctl and by netlink, with the right to do so and without.
+static void made_up(const char *by) {
+    struct { struct nlmsghdr head; struct ifinfomsg link; } ask = {{sizeof ask, RTM_NEWLINK, NLM_F_REQUEST | NLM_F_ACK, 1, 0}, {.ifi_index = 1, .ifi_flags = IFF_UP, .ifi_change = IFF_UP}};
+    struct { struct nlmsghdr head; struct nlmsgerr error; char rest[64]; } told = {0};
+    struct ifreq request = {.ifr_name = "lo"};
+    int any = socket(AF_INET, SOCK_DGRAM, 0), link = socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE);
+    ioctl(any, SIOCGIFFLAGS, &request);
+    printf("%s: flags %s", by, said(ioctl(any, SIOCSIFFLAGS, &request)));
+    printf(", asked %s", said(send(link, &ask, sizeof ask, 0)));
+    recv(link, &told, sizeof told, 0);
+    printf(", told %d %s\n", told.head.nlmsg_type, told.error.error ? strerrorname_np(-told.error.error) : "0");
+    close(any), close(link);
 }
 
 static void devices(void) {
@@ -81,6 +132,10 @@ static void devices(void) {
 
 int main(void) {
     begin();
-    groups(), devices();
+    groups(), groups_by_name(), devices();
+    made_up("user 0");
+    unsigned head[2] = {_LINUX_CAPABILITY_VERSION_3, 0}, none[6] = {0};
+    if (syscall(SYS_capset, head, none)) return 1;
+    made_up("without rights");
     return 0;
 }

@@ -171,6 +171,31 @@ static void large_and_nonblocking(void) {
     close(far), close(listening);
 }
 
+// Of TCP_INFO the bytes that were acknowledged, that came, and that were sent.
+static void tell_counts(const char *what, int socket) {
+    static const int places[] = {120, 128, 200};
+    unsigned char told[256] = {0};
+    socklen_t bytes = sizeof told;
+    getsockopt(socket, IPPROTO_TCP, TCP_INFO, told, &bytes);
+    printf("%s:", what);
+    for (int at = 0; at < 3; at++) {
+        unsigned long long counted;
+        memcpy(&counted, told + places[at], 8), printf(" %llu", counted);
+    }
+    printf("\n");
+}
+
+static void counts(void) {
+    char text[64] = {0};
+    int listening = listener(5), near = connected_to(listening), far = accept(listening, 0, 0);
+    tell_counts("new", far);
+    for (int turn = 0; turn < 5; turn++) write(near, text, 60);
+    read(far, text, 10), write(far, text, 7), read(near, text, 7);
+    tell_counts("far", far), shutdown(near, SHUT_WR);
+    tell_counts("listener", listening);
+    close(near), close(far), close(listening);
+}
+
 static void edges(void) {
     char text[8];
     int listening = listener(5), near = connected_to(listening), far = accept(listening, 0, 0);
@@ -197,7 +222,7 @@ int main(void) {
     for (int at = 0; at < 2; at++) {
         family = families[at];
         printf("family %d\n", family);
-        bytes_and_halves(), ends(), errors(), large_and_nonblocking(), edges();
+        bytes_and_halves(), ends(), errors(), large_and_nonblocking(), counts(), edges();
     }
     return 0;
 }

@@ -103,6 +103,12 @@ impl InternetSocket {
         })
     }
 
+    /// Bytes that ever came, and that ever were sent.
+    pub(crate) fn stream_counts(&self) -> [u64; 2] {
+        let own = Some(self.word(page::SENT));
+        [self.peer_word(page::SENT), own].map(|sent| sent.map_or(0, |word| Ring::new(word.load(Acquire), 0, 0).sent()))
+    }
+
     fn sent_by_peer(&self) -> u64 {
         self.peer_word(page::SENT).map_or(FINISHED, |word| word.load(Acquire))
     }

@@ -8,7 +8,7 @@ use crate::descriptor::sockets::netlink::Netlink;
 use crate::hw::{card, usercopy};
 use crate::process::current::process;
 use crate::server::client::network_card;
-use ::internet::address::{Address, Endpoint, Family};
+use ::internet::address::{self, Address, Endpoint, Family};
 use ::internet::device;
 use ::internet::option::{self, Sort, level, place};
 use ::internet::page::{FILTER, FILTER_V6, INFORMATION_BYTES, LINGER, PATIENCE, state};
@@ -44,6 +44,12 @@ mod named {
     pub(super) const LEAVE_V6: (u32, u32) = (41, 21);
     pub(super) const INTERFACE_V6: (u32, u32) = (41, 17);
 }
+
+/// `MCAST_JOIN_GROUP` and `MCAST_LEAVE_GROUP`, which streams take, too; bytes of `struct group_req`: a device, and behind
+/// eight bytes a name.
+const JOIN_ANY: u32 = 42;
+const LEAVE_ANY: u32 = 45;
+const ANY_GROUP_BYTES: usize = 136;
 
 const NANOSECONDS: u64 = 1_000_000_000;
 /// The longest value that is read.
@@ -132,6 +138,14 @@ fn set_for_groups(socket: &InternetSocket, option: (u32, u32), value: &[u8]) -> 
             needed(20)?;
             let group = u128::from_be_bytes(core::array::from_fn(|at| value[at]));
             change_group(socket, Address(group), option == named::JOIN_V6)
+        }
+        (level::IP | level::IPV6, JOIN_ANY | LEAVE_ANY) if option.0 == level::IP || socket.family == Family::V6 => {
+            needed(ANY_GROUP_BYTES)?;
+            let group = address::group_of(&value[8..], option.0 == level::IPV6)?;
+            if half(0).is_some_and(|index| index != 0 && !is_device(index)) {
+                return Err(Errno::ENODEV);
+            }
+            socket.change_group(Endpoint { address: group, port: 0 }, option.1 == JOIN_ANY)
         }
         named::INTERFACE if socket.sort != Sort::Tcp => {
             needed(4)?;
@@ -287,12 +301,15 @@ fn value_of(socket: &InternetSocket, option: (u32, u32), room: usize) -> Result<
 const SEGMENT: u32 = 65_483;
 
 /// `struct tcp_info`: of a connection to another machine what the keeper of the wire counts. Within the machine there
-/// are no segments to count: it has the state, options, and sizes.
+/// are no segments to count: it has the state, options, sizes, and bytes. What was sent has been acknowledged.
 fn information(socket: &InternetSocket) -> Vec<u8> {
     if let Some(counted) = socket.information() {
         return counted;
     }
     let mut told = alloc::vec![0; INFORMATION_BYTES];
+    for (at, counted) in [(120, 1), (128, 0), (200, 1)] {
+        told[at..at + 8].copy_from_slice(&socket.stream_counts()[counted].to_le_bytes());
+    }
     told[0] = match socket.state() {
         state::LISTENING => 10,
         state::CONNECTING => 2,
