@@ -262,10 +262,12 @@ impl FileServer {
             Some(there) => self.check_removal(who, to.node, there.node)?,
             None => self.tree.check(to.node, who, access::WRITE | access::EXECUTE)?,
         }
-        // The `..` of a directory that moves changes.
-        for moved in [Some(node), exchanged].into_iter().flatten() {
-            if from.node != to.node && is_directory(moved)? {
-                self.tree.check(moved.node, who, access::WRITE)?;
+        if from.node != to.node {
+            // The `..` of a directory that moves changes.
+            for moved in [Some(node), exchanged].into_iter().flatten() {
+                if is_directory(moved)? {
+                    self.tree.check(moved.node, who, access::WRITE)?;
+                }
             }
         }
         let (from, to) = ((from.node, &*from_name), (to.node, &*to_name));

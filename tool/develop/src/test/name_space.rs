@@ -40,9 +40,9 @@ pub struct Way {
 }
 
 const WAYS: [Way; 3] = [
-    Way { options: &["--user", "--map-root-user", "--mount", "--net"], enter: ENTER },
-    Way { options: &["--mount", "--net"], enter: ENTER },
-    Way { options: &["--mount", "--net", "--propagation", "unchanged"], enter: ENTER_PRIVATE },
+    Way { options: &["--user", "--map-root-user", "--mount", "--net", "--uts"], enter: ENTER },
+    Way { options: &["--mount", "--net", "--uts"], enter: ENTER },
+    Way { options: &["--mount", "--net", "--uts", "--propagation", "unchanged"], enter: ENTER_PRIVATE },
 ];
 
 /// The first way that works on this host, tried in `root`.
