@@ -231,12 +231,12 @@ impl FileServer {
         self.listener(node).map(Outcome::Done)
     }
 
-    /// Its page, who listens there, and its kind.
+    /// Its page, who listens there, its kind, and the page's generation.
     fn listener(&self, node: NodeId) -> Result<Answer> {
         let named = self.sockets.get(&node).filter(|named| named.is_there()).ok_or(Errno::ECONNREFUSED)?;
-        let NamedSocket { page, by, who, kind, .. } = named;
+        let NamedSocket { page, generation, by, who, kind, .. } = named;
         let [process, numbers] = Ucred::of(*by, *who).to_words();
-        Ok([*page, process, numbers, *kind, 0])
+        Ok([*page, process, numbers, *kind, *generation])
     }
 
     /// A line of `/proc/net/unix` for each socket that has a name.

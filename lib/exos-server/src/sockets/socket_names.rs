@@ -1,9 +1,10 @@
 //! What the names of sockets lead to, in the file system and outside it.
 //!
 //! A name leads to a page that the binder of the socket gave. Invariant: no client is told of a page that was given up
-//! and reused since.
+//! and reused since. A client that has mapped the page looks whether that still holds (`Peer::confirm`).
 
-use runtime::{PageNumber, exposed};
+use exos::server::client::generation_of;
+use runtime::PageNumber;
 use vfs::namespace::FsCredentials;
 
 /// What the name of a socket leads to.
@@ -26,15 +27,11 @@ pub struct NamedSocket {
 impl NamedSocket {
     /// One that does not listen yet.
     pub fn new(page: u64, by: u64, who: FsCredentials, kind: u64) -> Self {
-        Self { page, generation: generation_of(page), by, who, kind, listens: false }
+        Self { page, generation: generation_of(PageNumber(page)), by, who, kind, listens: false }
     }
 
     /// Whether its page is still what it was: one that was given up may belong to any process.
     pub fn is_there(&self) -> bool {
-        generation_of(self.page) == self.generation
+        generation_of(PageNumber(self.page)) == self.generation
     }
-}
-
-fn generation_of(page: u64) -> u64 {
-    exposed::page(PageNumber(page)).map_or(0, |info| info.edits().0)
 }

@@ -242,8 +242,8 @@ requests! {
     AcceptOffer = 41,
     /// (at, mode and from bit 32 on its kind, page, length of path): a socket under a name that leads to the page.
     Bind = 42,
-    /// (at, length of path) -> the page that the name of a socket leads to, the client that listens there, its user and
-    /// group, and its kind.
+    /// (at, length of path) -> the page that the name of a socket leads to, its client, that one's user and
+    /// group, its kind, and the page's generation (`Peer`).
     Peer = 43,
     /// () -> nodes of master and slave of a fresh pseudo-terminal, and the number in the slave's name. The caller holds
     /// the master.

@@ -9,15 +9,15 @@ use super::socket_shared::first_of;
 use crate::descriptor::open_file::OpenFile;
 use crate::hw::domain::domain;
 use crate::pipe::{self, Pipe, Side};
+use crate::server::client::Peer;
 use linux_abi::errno::{Errno, Result};
-use runtime::PageNumber;
 
 impl Socket {
-    /// Connects it to who reads the pipe that begins with a page.
-    pub(crate) fn connect_for_datagrams(&self, description: &OpenFile, name: &[u8], page: PageNumber) -> Result<()> {
-        let pipe = Pipe::open_by_first(&mut domain().mappings.lock(), page, domain().session_key);
+    /// Connects it to who reads the pipe that begins with the peer's page.
+    pub(crate) fn connect_for_datagrams(&self, description: &OpenFile, name: &[u8], peer: Peer) -> Result<()> {
+        let pipe = Pipe::open_by_first(&mut domain().mappings.lock(), peer.page, domain().session_key);
         let pipe = pipe.map_err(|_| Errno::ECONNREFUSED)?;
-        if let Err(error) = self.check_receiver(&pipe) {
+        if let Err(error) = peer.confirm().and_then(|()| self.check_receiver(&pipe)) {
             pipe::discard(&pipe);
             return Err(error);
         }

@@ -16,6 +16,7 @@ use crate::hw::domain::domain;
 use crate::hw::usercopy;
 use crate::pipe::message_frames::{Frame, LONGEST, Manner};
 use crate::pipe::{self, Pipe, Side};
+use crate::server::client::Peer;
 use crate::wait::{self, WakeReason};
 use alloc::format;
 use alloc::string::String;
@@ -216,23 +217,18 @@ impl Socket {
         self.ends().names[whose].clone()
     }
 
-    /// Joins it to what a name leads to, where `peer` listens; `None`: the queue is full.
-    pub fn connect(
-        &self,
-        description: &OpenFile,
-        name: &[u8],
-        (page, peer): (PageNumber, Ucred),
-    ) -> Result<Option<()>> {
+    /// Joins it to what a name leads to, where its owner listens; `None`: the queue is full.
+    pub fn connect(&self, description: &OpenFile, name: &[u8], peer: Peer) -> Result<Option<()>> {
         if self.kind == Kind::Datagram {
-            return self.connect_for_datagrams(description, name, page).map(Some);
+            return self.connect_for_datagrams(description, name, peer).map(Some);
         }
-        let Some(joined) = self.join(page)? else { return Ok(None) };
+        let Some(joined) = self.join(peer)? else { return Ok(None) };
         let outcome = self.change(Some(description), |ends| {
             if ends.outgoing.is_some() {
                 return Err(joined);
             }
             (ends.incoming, ends.outgoing, ends.request) = (joined.incoming, joined.outgoing, joined.request);
-            (ends.peer, ends.names[1]) = (Some(peer), name.to_vec());
+            (ends.peer, ends.names[1]) = (Some(peer.who), name.to_vec());
             Ok(Some(()))
         });
         outcome.map_err(|joined| {
@@ -244,16 +240,16 @@ impl Socket {
         })
     }
 
-    fn join(&self, page: PageNumber) -> Result<Option<Ends>> {
+    fn join(&self, peer: Peer) -> Result<Option<Ends>> {
         if self.ends().outgoing.is_some() {
             return Err(Errno::EISCONN);
         }
         if self.is_listening() {
             return Err(Errno::EINVAL);
         }
-        let queue = domain().mappings.lock().open(vec![page], domain().session_key, true);
+        let queue = domain().mappings.lock().open(vec![peer.page], domain().session_key, true);
         let queue = queue.map_err(|_| Errno::ECONNREFUSED)?;
-        let outcome = self.ask(&queue);
+        let outcome = peer.confirm().and_then(|()| self.ask(&queue));
         domain().mappings.lock().close(&queue);
         outcome
     }

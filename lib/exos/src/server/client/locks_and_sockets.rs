@@ -6,8 +6,8 @@ use crate::hw::domain::domain;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::errno::{Errno, Result};
-use runtime::PageNumber;
 use runtime::transfer::Message;
+use runtime::{PageNumber, exposed};
 use unix_core::process::ucred::Ucred;
 use unix_core::server::protocol::{LockRequest, Request, TokenKind};
 use unix_core::server::socket_kind::Kind as SocketKind;
@@ -58,14 +58,14 @@ impl Client {
     }
 
     /// The page that an abstract name leads to, and who listens there.
-    pub fn peer_abstract(&mut self, name: &[u8], kind: SocketKind) -> Result<(PageNumber, Ucred)> {
+    pub fn peer_abstract(&mut self, name: &[u8], kind: SocketKind) -> Result<Peer> {
         let length = self.put_path(&with_kind(kind, name))?;
         Ok(listener(self.exchange([Request::PeerAbstract as u64, length, 0, 0, 0, 0])?))
     }
 
     /// The page that the name of a socket leads to, and who listens there; `EPROTOTYPE` where it is one of another
     /// kind.
-    pub fn peer(&mut self, at: u64, path: &[u8], kind: SocketKind) -> Result<(PageNumber, Ucred)> {
+    pub fn peer(&mut self, at: u64, path: &[u8], kind: SocketKind) -> Result<Peer> {
         let length = self.put_path(path)?;
         let answer = self.on_path([Request::Peer as u64, at, length, 0, 0, 0])?.here(Errno::ECONNREFUSED)?;
         if answer[4] == kind as u64 { Ok(listener(answer)) } else { Err(Errno::EPROTOTYPE) }
@@ -101,8 +101,33 @@ fn with_kind(kind: SocketKind, name: &[u8]) -> Vec<u8> {
     [&[kind as u8], name].concat()
 }
 
-/// A page, and who listens there.
-fn listener([_, page, client, numbers, ..]: Message) -> (PageNumber, Ucred) {
+/// What the name of a socket leads to.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    /// Page of its queue, or of the pipe for its datagrams.
+    pub page: PageNumber,
+    /// The process that listens there, with its user and group.
+    pub who: Ucred,
+    generation: u64,
+}
+
+impl Peer {
+    /// Whether the page is what the name led to. Once it is mapped it stays that; before, its owner may have given it
+    /// up, and it may be any other's.
+    ///
+    /// # Errors
+    /// `ECONNREFUSED`: it is another one.
+    pub fn confirm(&self) -> Result<()> {
+        if generation_of(self.page) == self.generation { Ok(()) } else { Err(Errno::ECONNREFUSED) }
+    }
+}
+
+/// A number that is another one when a page is gone, and something else in its place.
+pub fn generation_of(page: PageNumber) -> u64 {
+    exposed::page(page).map_or(0, |info| info.edits().0)
+}
+
+fn listener([_, page, client, numbers, _, generation]: Message) -> Peer {
     let process = status_page::succession(domain().board.words()).process(client);
-    (PageNumber(page), Ucred::from_words([process, numbers]))
+    Peer { page: PageNumber(page), who: Ucred::from_words([process, numbers]), generation }
 }

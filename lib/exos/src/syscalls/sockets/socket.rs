@@ -13,6 +13,7 @@ use crate::descriptor::sockets::netlink::Netlink;
 use crate::descriptor::sockets::socket::{Kind, Socket, wait_until};
 use crate::hw::usercopy;
 use crate::process::call::Call;
+use crate::server::client::Peer;
 use crate::syscalls::events::event_fds::open;
 use ::internet::address::LONGEST_NAME;
 use alloc::format;
@@ -21,7 +22,6 @@ use alloc::vec::Vec;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
 use runtime::PageNumber;
-use unix_core::process::ucred::Ucred;
 use unix_core::server::protocol::FOLLOW;
 
 /// The family of Unix-domain sockets (linux/socket.h).
@@ -136,8 +136,8 @@ pub(crate) fn write_name(path: &[u8], at: u64, bytes_at: u64) -> Result<()> {
     internet::write_name(&name, at, bytes_at)
 }
 
-/// The page that a name leads to, and who listens there.
-pub(crate) fn peer_of(call: &Call<'_>, path: &[u8], kind: Kind) -> Result<(PageNumber, Ucred)> {
+/// What a name leads to.
+pub(crate) fn peer_of(call: &Call<'_>, path: &[u8], kind: Kind) -> Result<Peer> {
     match path.first() {
         None => Err(Errno::EINVAL),
         Some(0) => call.process.files.lock().peer_abstract(path, kind),

@@ -180,9 +180,10 @@ fn send_to_name(
     message: Outgoing<'_>,
     nonblocking: bool,
 ) -> Result<u64> {
-    let ((page, _), key) = (peer_of(call, path, socket.kind)?, call.process.session_key);
-    let pipe = Pipe::open_by_first(&mut call.process.mappings.lock(), page, key).map_err(|_| Errno::ECONNREFUSED)?;
-    let sent = socket.send(&pipe, message, nonblocking);
+    let (peer, key) = (peer_of(call, path, socket.kind)?, call.process.session_key);
+    let pipe = Pipe::open_by_first(&mut call.process.mappings.lock(), peer.page, key);
+    let pipe = pipe.map_err(|_| Errno::ECONNREFUSED)?;
+    let sent = peer.confirm().and_then(|()| socket.send(&pipe, message, nonblocking));
     crate::pipe::discard(&pipe);
     sent
 }
