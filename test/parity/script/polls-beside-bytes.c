@@ -1,5 +1,5 @@
-// Waits for urgent data or for an end, by poll, select and epoll, while bytes that nobody reads lie there: they take no
-// time of the CPU, and end when what they wait for comes.
+// A process waits for urgent data or for an end, by poll, select and epoll, beside bytes that it does not read: the wait
+// takes no time of the CPU, and ends when that comes.
 #include "../internet.h"
 #include <sys/epoll.h>
 #include <sys/select.h>

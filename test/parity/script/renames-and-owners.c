@@ -1,5 +1,5 @@
-// What renameat2 refuses, and in which order: `.` and `..`, directories that the caller may not write, names of one file. Whose
-// set-id bits chown takes away. What watchers of a file system learn when it is unmounted, and who keeps it busy.
+// What renameat2 refuses, and in which order: `.` and `..`, directories that the caller may not write, names of one file.
+// Whose set-id bits chown takes away. What watchers of a file system learn when it is unmounted, and who keeps it busy.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

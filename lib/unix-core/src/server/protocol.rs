@@ -322,7 +322,8 @@ requests! {
     /// () -> number of the successor environment of the caller; 0: there is none yet.
     SuccessorOf = 92,
     /// (0) -> list for what it shares with others, list for its publicly readable pages, principal, number of groups;
-    /// `Credentials::to_words` in the window. The caller, started for a pending set-id exec, takes the credentials of that program.
+    /// `Credentials::to_words` in the window. The caller, started for a pending set-id exec, takes the credentials of
+    /// that program.
     /// (1): its keys are those of that principal.
     AssumeIdentity = 93,
     /// (node of a program that the caller holds) -> principal whose key the process holds; the caller executes it in

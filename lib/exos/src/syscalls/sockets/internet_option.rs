@@ -45,8 +45,8 @@ mod named {
     pub(super) const INTERFACE_V6: (u32, u32) = (41, 17);
 }
 
-/// `MCAST_JOIN_GROUP` and `MCAST_LEAVE_GROUP`, which streams take, too; bytes of `struct group_req`: a device, and behind
-/// eight bytes a name.
+/// `MCAST_JOIN_GROUP` and `MCAST_LEAVE_GROUP`, which streams take, too; bytes of `struct group_req`: a device,
+/// and behind eight bytes a name.
 const JOIN_ANY: u32 = 42;
 const LEAVE_ANY: u32 = 45;
 const ANY_GROUP_BYTES: usize = 136;
