@@ -163,7 +163,7 @@ impl FileServer {
     pub(super) fn listens(&mut self, caller: u64, page: u64) -> Result<Answer> {
         let who = self.clients.get(&caller).ok_or(Errno::EPERM)?.credentials.acting();
         let is_own = |named: &NamedSocket| named.by == caller || named.who.uid == who.uid;
-        let own = self.sockets.values_mut().filter(|named| named.page == page && is_own(named));
+        let own = self.sockets.values_mut().filter(|named| named.page.page().0 == page && is_own(named));
         own.for_each(|named| (named.by, named.who, named.listens) = (caller, who, true));
         Ok(NOTHING)
     }

@@ -187,7 +187,7 @@ impl FileServer {
             let (mode, kind) = (linux::S_IFSOCK | mode_kind as u32 & 0o777, mode_kind >> 32);
             let fresh = Fresh { mode, owner: who, device: (0, 0), target: b"" };
             let node = server.tree.create(directory.node, name, fresh)?;
-            server.sockets.insert(node, NamedSocket::new(page, caller, who, kind));
+            server.sockets.insert(node, NamedSocket::new(PageNumber(page), caller, who, kind));
             Ok(())
         })
         .map_err(|error| if error == Errno::EEXIST { Errno::EADDRINUSE } else { error })
@@ -206,7 +206,7 @@ impl FileServer {
         self.hold(caller, handle)?;
         // Abstract names of different kinds are different names.
         let kind = name.first().copied().map_or(0, u64::from);
-        self.sockets.insert(node, NamedSocket::new(page, caller, who, kind));
+        self.sockets.insert(node, NamedSocket::new(PageNumber(page), caller, who, kind));
         self.abstract_names.insert(name, node);
         Ok([handle.to_word(), 0, 0, 0, 0])
     }
@@ -231,12 +231,12 @@ impl FileServer {
         self.listener(node).map(Outcome::Done)
     }
 
-    /// Its page, who listens there, its kind, and the page's generation.
+    /// The stamp of its page, who listens there, and its kind.
     fn listener(&self, node: NodeId) -> Result<Answer> {
         let named = self.sockets.get(&node).filter(|named| named.is_there()).ok_or(Errno::ECONNREFUSED)?;
-        let NamedSocket { page, generation, by, who, kind, .. } = named;
+        let NamedSocket { page, by, who, kind, .. } = named;
         let [process, numbers] = Ucred::of(*by, *who).to_words();
-        Ok([*page, process, numbers, *kind, *generation])
+        Ok([page.0, process, numbers, *kind, 0])
     }
 
     /// A line of `/proc/net/unix` for each socket that has a name.
@@ -246,7 +246,7 @@ impl FileServer {
         let named = self.sockets.iter().filter(is_there);
         let line = |(node, named): (&NodeId, &NamedSocket)| {
             let NamedSocket { page, kind, listens, .. } = named;
-            let flags = if *listens { ACCEPTS } else { 0 };
+            let (flags, page) = (if *listens { ACCEPTS } else { 0 }, page.page().0);
             let name = self.name_of_socket(*node)?;
             Some(format!("{:016x}: 00000002 00000000 {flags:08X} {kind:04X} 01 {page:>5} {name}\n", 0))
         };

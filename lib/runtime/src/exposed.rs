@@ -102,6 +102,34 @@ pub fn page(number: PageNumber) -> Option<Page> {
     Some(Page(unsafe { &*(EXPOSED_PAGES as *const PageInfo).add(number.0 as usize) }))
 }
 
+/// A page as it was when its number was noted: number (0..32), generation (32..64). Who finds one in memory, and has
+/// mapped the page, knows by it whether the page was given up in between and is something else now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageStamp(pub u64);
+
+impl PageStamp {
+    /// No page.
+    pub const NONE: Self = Self(0);
+
+    /// A page as it is now.
+    #[inline]
+    pub fn of(number: PageNumber) -> Self {
+        page(number).map_or(Self::NONE, |info| Self(info.generation() << 32 | number.0))
+    }
+
+    /// Its number.
+    #[inline]
+    pub const fn page(self) -> PageNumber {
+        if self.0 == Self::NONE.0 { PageNumber::NONE } else { PageNumber(self.0 & 0xffff_ffff) }
+    }
+
+    /// Whether the page is still what it was. Once it is mapped it stays that.
+    #[inline]
+    pub fn is_current(self) -> bool {
+        Self::of(self.page()) == self
+    }
+}
+
 impl Deref for Page {
     type Target = PageInfo;
     #[inline]
@@ -115,6 +143,11 @@ impl Page {
     #[inline]
     pub fn kind(self) -> PageKind {
         PageKind::from_number(self.state.load(Acquire) as u8)
+    }
+    /// Changes whenever its contents are gone, or others see them.
+    #[inline]
+    pub fn generation(self) -> u64 {
+        self.state.load(Acquire) >> 32
     }
     /// Its flags: [`abi::page::ZEROED`] and the others.
     #[inline]
@@ -165,7 +198,7 @@ impl Page {
     /// becomes another one.
     #[inline]
     pub fn edits(self) -> (u64, u64) {
-        (self.state.load(Acquire) >> 32, self.block.load(Acquire))
+        (self.generation(), self.block.load(Acquire))
     }
     /// For a page table: which eighths of it may hold entries, one bit each.
     #[inline]

@@ -1,19 +1,17 @@
 //! What the names of sockets lead to, in the file system and outside it.
 //!
 //! A name leads to a page that the binder of the socket gave. Invariant: no client is told of a page that was given up
-//! and reused since. A client that has mapped the page looks whether that still holds (`Peer::confirm`).
+//! and reused since. A client that has mapped the page looks whether that still holds (`Mappings::open_noted`).
 
-use exos::server::client::generation_of;
 use runtime::PageNumber;
+use runtime::exposed::PageStamp;
 use vfs::namespace::FsCredentials;
 
 /// What the name of a socket leads to.
 #[derive(Clone, Copy, Debug)]
 pub struct NamedSocket {
     /// Page of its queue, or of the pipe for its datagrams.
-    pub page: u64,
-    /// The page's generation: it is another one when that page is gone, and something else in its place.
-    pub generation: u64,
+    pub page: PageStamp,
     /// The client that gave it the name, and listens there.
     pub by: u64,
     /// The credentials of that client.
@@ -26,12 +24,12 @@ pub struct NamedSocket {
 
 impl NamedSocket {
     /// One that does not listen yet.
-    pub fn new(page: u64, by: u64, who: FsCredentials, kind: u64) -> Self {
-        Self { page, generation: generation_of(PageNumber(page)), by, who, kind, listens: false }
+    pub fn new(page: PageNumber, by: u64, who: FsCredentials, kind: u64) -> Self {
+        Self { page: PageStamp::of(page), by, who, kind, listens: false }
     }
 
     /// Whether its page is still what it was: one that was given up may belong to any process.
     pub fn is_there(&self) -> bool {
-        generation_of(PageNumber(self.page)) == self.generation
+        self.page.is_current()
     }
 }

@@ -2,7 +2,8 @@
 //! or they are in flight in a message.
 //!
 //! No process ever writes most pages of a pipe: such pages serve the next pipe. Invariant: a spare page is charged to
-//! the process itself, no process maps it, and none has written it since the kernel filled it with zeros.
+//! the process itself, no process maps it, and none has written it since the kernel filled it with zeros. None is going to
+//! map it by a number that it noted before, for the first page of its window is gone, by which others find it.
 
 use super::shared_record::Reference;
 use crate::hw::current::{Holds, Word, record, word};
@@ -10,12 +11,13 @@ use crate::hw::domain::domain;
 use crate::hw::mapping::{Mapping, Mappings};
 use crate::server::client::HandedOffPage;
 use abi::page::DIRTY;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
+use runtime::exposed::{self, PageStamp};
 use runtime::lock::{Guard, Lock};
 use runtime::page::Allocator;
-use runtime::{EnvironmentId, PageNumber, area, exposed};
+use runtime::{EnvironmentId, PageNumber, area};
 
 /// Pages that are looked at for each call that might find some free: where there are more, not every call looks. A
 /// process that has passed thousands of sockets to others keeps closing some.
@@ -23,10 +25,19 @@ const AT_ONCE: usize = 64;
 /// Spare pages at most: those of a pipe each way.
 const SPARE: usize = 32;
 
+/// A page that is out of use.
+#[derive(Clone, Copy, Debug)]
+pub struct Unused {
+    page: PageNumber,
+    /// The first page of its window, as it was.
+    first: PageStamp,
+}
+
 /// The pages.
 #[derive(Clone, Debug, Default)]
 pub struct ExportedPages {
-    pages: BTreeSet<PageNumber>,
+    /// Each with the first page of its window, as it was.
+    pages: BTreeMap<PageNumber, PageStamp>,
     /// Open files that were sent in messages, by their numbers, with their pages: in flight no process maps them.
     sent: BTreeMap<u64, (Reference, Vec<PageNumber>)>,
     /// How many of those each page belongs to.
@@ -50,29 +61,32 @@ pub fn exported() -> &'static Lock<ExportedPages> {
 impl ExportedPages {
     /// Adds those of some pages that are this process's and that others have. The result is the pages that no other
     /// process has.
-    pub fn add(&mut self, pages: &[PageNumber]) -> Vec<PageNumber> {
+    pub fn add(&mut self, pages: impl Iterator<Item = Unused>) -> Vec<Unused> {
         let own = Own::of_running();
-        let mine = pages.iter().copied().filter(|page| own.has(*page));
-        let (free, lent): (Vec<_>, Vec<_>) = mine.partition(|page| self.is_free(*page));
+        let mine = pages.filter(|unused| own.has(unused.page));
+        let (free, lent): (Vec<_>, Vec<_>) = mine.partition(|unused| self.is_free(unused.page));
         if !self.pages.is_empty() {
             // A process that got a pipe back in a message, and closes it again, has added them before.
-            free.iter().for_each(|page| _ = self.pages.remove(page));
+            free.iter().for_each(|unused| _ = self.pages.remove(&unused.page));
         }
-        self.pages.extend(lent);
+        self.pages.extend(lent.iter().map(|unused| (unused.page, unused.first)));
         free
     }
 
-    /// Keeps what the next pipe can be made of; the result is the others.
-    pub fn keep_spare(&mut self, mut free: Vec<PageNumber>) -> Vec<PageNumber> {
-        let room = SPARE.saturating_sub(self.spare.len());
+    /// Gives up pages that no process maps, but for what the next pipe can be made of. A first page was written, and so
+    /// goes before those that are kept. Where some process has just mapped it, it stays what it is, and none is kept.
+    fn give_up(&mut self, mut free: Vec<Unused>) {
         // What a further thread is charged for may go with it.
         let own = EnvironmentId(domain().environment());
-        let is_fit = |page: &mut PageNumber| {
-            let is_unwritten = |info: &exposed::Page| info.owner() == own && info.flags() & DIRTY == 0;
-            exposed::page(*page).filter(is_unwritten).is_some()
-        };
-        self.spare.extend(free.extract_if(.., is_fit).take(room));
-        free
+        let is_unwritten = |info: &exposed::Page| info.owner() == own && info.flags() & DIRTY == 0;
+        let is_written = |unused: &mut Unused| exposed::page(unused.page).filter(is_unwritten).is_none();
+        Allocator::own().free_each(free.extract_if(.., is_written).map(|unused| unused.page));
+        let room = SPARE.saturating_sub(self.spare.len());
+        let kept = free.extract_if(.., |unused| !unused.first.is_current()).take(room);
+        self.spare.extend(kept.map(|unused| unused.page));
+        if !free.is_empty() {
+            Allocator::own().free_each(free.into_iter().map(|unused| unused.page));
+        }
     }
 
     /// Puts spare pages into the first places; how many.
@@ -102,7 +116,7 @@ impl ExportedPages {
 
     /// The pages.
     pub fn pages(&self) -> impl Iterator<Item = PageNumber> {
-        self.pages.iter().copied()
+        self.pages.keys().copied()
     }
 
     /// What descriptions consist of that were sent and have not come yet, or were not closed since, and their records.
@@ -118,7 +132,7 @@ impl ExportedPages {
 
     /// Takes out the pages that no process maps or is going to map. What others have claimed meanwhile is theirs to
     /// give up.
-    pub fn poll(&mut self) -> Vec<PageNumber> {
+    fn poll(&mut self) -> Vec<Unused> {
         self.calls += 1;
         if self.calls * AT_ONCE < self.pages.len() {
             return Vec::new();
@@ -132,9 +146,10 @@ impl ExportedPages {
             stays
         });
         let own = Own::of_running();
-        let mut free: Vec<PageNumber> = self.pages.iter().copied().filter(|page| self.is_free(*page)).collect();
-        free.iter().for_each(|page| _ = self.pages.remove(page));
-        free.retain(|page| own.has(*page));
+        let all = self.pages.iter().map(|(page, first)| Unused { page: *page, first: *first });
+        let mut free: Vec<Unused> = all.filter(|unused| self.is_free(unused.page)).collect();
+        free.iter().for_each(|unused| _ = self.pages.remove(&unused.page));
+        free.retain(|unused| own.has(unused.page));
         free
     }
 
@@ -146,12 +161,13 @@ impl ExportedPages {
 
 /// Gives up pages whose last user may have gone by now.
 pub fn reclaim_unused() {
-    take_out_of_use(&domain().mappings.lock(), &[]);
+    take_out_of_use(&domain().mappings.lock(), core::iter::empty());
 }
 
-/// Takes pages out of use: they are freed when no relative maps them any more.
+/// Takes pages out of use: they are freed when no relative maps them any more, and none serves another pipe.
 pub fn lend(pages: &[PageNumber]) {
-    take_out_of_use(&domain().mappings.lock(), pages);
+    let each = pages.iter().map(|page| Unused { page: *page, first: PageStamp::of(*page) });
+    take_out_of_use(&domain().mappings.lock(), each);
 }
 
 /// A holder closes a window. The last one takes the pages out of use that it shows, and those beyond it.
@@ -162,21 +178,27 @@ pub fn unmap_and_export(window: &Mapping) {
     }
     let beyond = windows.beyond(window).cloned();
     windows.close(window);
-    take_out_of_use(&windows, window.pages());
+    take_out_of_use(&windows, all_of(window));
     if let Some(beyond) = beyond {
-        take_out_of_use(&windows, beyond.pages());
+        take_out_of_use(&windows, all_of(&beyond));
     }
+}
+
+/// The pages of a window.
+fn all_of(window: &Mapping) -> impl Iterator<Item = Unused> {
+    let first = PageStamp::of(window.pages()[0]);
+    window.pages().iter().map(move |page| Unused { page: *page, first })
 }
 
 /// Gives up those of some pages, and of all that were lent before, that no process maps. The windows stay as they
 /// are until that is done. So no thread opens a page in between by its number, whose close would find it free a
 /// second time.
-fn take_out_of_use(_windows: &Guard<'_, Mappings>, pages: &[PageNumber]) {
+fn take_out_of_use(_windows: &Guard<'_, Mappings>, pages: impl Iterator<Item = Unused>) {
     let mut exported = exported().lock();
     let mut free = exported.add(pages);
     free.extend(exported.poll());
     if !free.is_empty() {
-        Allocator::own().free_many(&exported.keep_spare(free));
+        exported.give_up(free);
     }
 }
 

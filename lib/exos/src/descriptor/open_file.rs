@@ -20,7 +20,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use linux_abi::errno::Result;
 use linux_raw_sys::general as linux;
-use runtime::PageNumber;
+use runtime::exposed::PageStamp;
 use runtime::lock::{Held, Lock};
 use runtime::page::Allocator;
 
@@ -231,12 +231,12 @@ impl OpenFile {
     }
 
     /// Page and index of its record.
-    pub fn place(&self) -> (u64, u64) {
-        (self.record.page.0, self.record.index as u64)
+    pub fn place(&self) -> (PageStamp, u64) {
+        (PageStamp::of(self.record.page), self.record.index as u64)
     }
 
     /// One that another process made, by the place of its record; its reference is taken over.
-    pub fn adopt(object: Object, page: PageNumber, index: usize) -> Result<Self> {
+    pub fn adopt(object: Object, page: PageStamp, index: usize) -> Result<Self> {
         let record = records().lock().adopt(page, index)?;
         object.held(domain().environment());
         object.on_its_way(false);
@@ -389,12 +389,12 @@ impl OpenFile {
 
 impl OpenFileTable {
     /// A record of a page that another process made.
-    fn adopt(&mut self, number: PageNumber, index: usize) -> Result<Record> {
+    fn adopt(&mut self, page: PageStamp, index: usize) -> Result<Record> {
         let index = index.min(RECORDS - 1);
-        if let Some(page) = self.pages.iter().find(|page| page.pages()[0] == number) {
+        if let Some(page) = self.pages.iter().find(|open| open.pages()[0] == page.page()) {
             return Ok(Record::at(page, index));
         }
-        let page = domain().mappings.lock().open(vec![number], domain().opening_key(), true)?;
+        let page = domain().mappings.lock().open_noted(&[page], domain().opening_key(), true)?;
         let record = Record::at(&page, index);
         self.pages.push(page);
         Ok(record)

@@ -15,6 +15,7 @@ use linux_abi::address_map::{
 };
 use linux_abi::errno::{Errno, Result};
 use runtime::address_space::{self, Access, AddressSpace};
+use runtime::exposed::PageStamp;
 use runtime::lock::OwnerLock;
 use runtime::{KeyIndex, PageNumber, layout};
 
@@ -178,9 +179,22 @@ impl Mappings {
         self.common.open_of_others(pages, key, writable)
     }
 
+    /// Opens a window onto pages that were found noted in memory.
+    ///
+    /// # Errors
+    /// `EIO`: one of them was given up since, and may be any other's now.
+    pub fn open_noted(&mut self, pages: &[PageStamp], key: KeyIndex, writable: bool) -> Result<Mapping> {
+        let window = self.open(pages.iter().map(|page| page.page()).collect(), key, writable)?;
+        if pages.iter().all(|page| page.is_current()) {
+            return Ok(window);
+        }
+        self.close(&window);
+        Err(Errno::EIO)
+    }
+
     /// Opens a window onto what another one has grown by. The one before stays mapped until the other window is closed.
-    pub fn extend(&mut self, shared: &Mapping, pages: Vec<PageNumber>, key: KeyIndex) -> Result<Mapping> {
-        let beyond = self.open(pages, key, shared.writable)?;
+    pub fn extend(&mut self, shared: &Mapping, pages: &[PageStamp], key: KeyIndex) -> Result<Mapping> {
+        let beyond = self.open_noted(pages, key, shared.writable)?;
         self.beyond.entry(shared.address).or_default().push(beyond.clone());
         Ok(beyond)
     }

@@ -9,11 +9,13 @@ use crate::server::client;
 use crate::signal::signal_state;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::array;
 use core::cell::RefCell;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use linux_abi::address_map::PAGE_SIZE;
 use linux_abi::errno::{Errno, Result};
+use runtime::exposed::PageStamp;
 use runtime::lock::Held;
 use runtime::page::Allocator;
 use runtime::predicate::{Operator, Term, word};
@@ -61,7 +63,8 @@ const FILLED_AT: usize = 51;
 /// Where the name of the socket that made the pipe begins: its bytes, and how many they are in the word before.
 const NAME: usize = 64;
 const NAME_BYTES: usize = 108;
-/// First page of the pipe that messages must come from, of the socket whose peer reads here (0: from anywhere).
+/// Stamp of the first page of the pipe that messages must come from, of the socket whose peer reads here (0: from
+/// anywhere).
 const ONLY_FROM: usize = 79;
 /// Where the settings lie of the socket that reads here.
 const SETTINGS: usize = 80;
@@ -70,7 +73,7 @@ pub(super) const HOLDERS_TO_WRITE: usize = 128;
 pub(super) const HOLDERS_TO_READ: usize = HOLDERS_TO_WRITE + end_owners::WORDS;
 /// Where the list of packets lies.
 const PACKETS: usize = HOLDERS_TO_READ + end_owners::WORDS;
-/// Where the page numbers of a pipe begin that says of itself what it is made of.
+/// Where the stamps of its pages begin: a pipe says of itself what it is made of.
 const OWN_PAGES: usize = 16;
 
 /// A pipe, as this process sees it.
@@ -146,21 +149,25 @@ impl Pipe {
         pipe.note_maker();
         pipe.held(Side::Both, maker());
         for (index, page) in pipe.pages().iter().enumerate() {
-            pipe.word(OWN_PAGES + index).store(page.0, Release);
+            pipe.word(OWN_PAGES + index).store(PageStamp::of(*page).0, Release);
         }
         Ok(pipe)
     }
 
     /// One that another process made, by its first page, which names the others.
-    pub fn open_by_first(windows: &mut Mappings, first: PageNumber, key: KeyIndex) -> Result<Self> {
-        let head = windows.open(vec![first], key, true)?;
-        let pages: Vec<PageNumber> =
-            (0..PAGES).map(|index| PageNumber(head.words()[OWN_PAGES + index].load(Acquire))).collect();
+    ///
+    /// # Errors
+    /// `EIO`: it was given up since its first page was noted.
+    pub fn open_by_first(windows: &mut Mappings, first: PageStamp, key: KeyIndex) -> Result<Self> {
+        let head = windows.open_noted(&[first], key, true)?;
+        let pages: [PageStamp; PAGES] =
+            array::from_fn(|index| PageStamp(head.words()[OWN_PAGES + index].load(Acquire)));
         windows.close(&head);
         if pages[0] != first {
-            return Err(Errno::ECONNREFUSED);
+            return Err(Errno::EIO);
         }
-        Self::open(windows, &pages, key)
+        let shared = windows.open_noted(&pages, key, true)?;
+        Self::whole(windows, shared, key)
     }
 
     /// The pipe of a FIFO whose node is held.
@@ -202,18 +209,18 @@ impl Pipe {
 
     /// Takes messages only from the socket that reads at a page, or from all (`NONE`).
     pub fn take_only_from(&self, page: PageNumber) {
-        self.word(ONLY_FROM).store(if page == PageNumber::NONE { 0 } else { page.0 }, Release);
+        self.word(ONLY_FROM).store(PageStamp::of(page).0, Release);
     }
 
     /// Whether it takes messages from the socket that reads at a page.
     pub fn takes_from(&self, page: PageNumber) -> bool {
         let only = self.word(ONLY_FROM).load(Acquire);
-        only == 0 || only == page.0
+        only == 0 || only == PageStamp::of(page).0
     }
 
     /// Whether it takes messages from that one alone.
     pub fn is_only_from(&self, page: PageNumber) -> bool {
-        page != PageNumber::NONE && self.word(ONLY_FROM).load(Acquire) == page.0
+        page != PageNumber::NONE && self.word(ONLY_FROM).load(Acquire) == PageStamp::of(page).0
     }
 
     /// Whether who reads messages wants to know who sent them.
@@ -272,7 +279,13 @@ impl Pipe {
         if pages.len() != PAGES {
             return Err(Errno::EIO);
         }
-        let pipe = Self { shared: windows.open(pages.to_vec(), key, true)?, node: 0 };
+        let shared = windows.open(pages.to_vec(), key, true)?;
+        Self::whole(windows, shared, key)
+    }
+
+    /// One that lies in a window, with what it has grown by.
+    fn whole(windows: &mut Mappings, shared: Mapping, key: KeyIndex) -> Result<Self> {
+        let pipe = Self { shared, node: 0 };
         pipe.open_beyond(windows, key).inspect_err(|_| windows.close(&pipe.shared))?;
         Ok(pipe)
     }

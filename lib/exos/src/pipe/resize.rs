@@ -19,6 +19,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use linux_abi::address_map::PAGE_SIZE;
 use linux_abi::errno::{Errno, Result};
+use runtime::exposed::PageStamp;
 use runtime::page::Allocator;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed};
 use unix_core::pipe::ring::{ATOMIC, CAPACITY, MOST, Ring};
@@ -81,7 +82,7 @@ impl Pipe {
     /// Puts as many pages on the list as it lacks: those.
     fn promise(&self, before: Ring, count: usize) -> Result<Vec<PageNumber>> {
         let has = self.listed().len();
-        let is_first = self.word(GROWN_BY).load(Acquire) == 0;
+        let is_first = self.list() == PageStamp::NONE;
         let mut fresh = vec![PageNumber::NONE; count.saturating_sub(has) + usize::from(is_first)];
         let list = exposed::page(self.pages()[0]).map_or(runtime::area::access_list(), |info| info.access());
         let from = Allocator { key: domain().session_key, list };
@@ -90,7 +91,7 @@ impl Pipe {
         let held = self.lock();
         let is_as_it_was = self.ring().shape == before.shape
             && self.listed().len() == has
-            && is_first == (self.word(GROWN_BY).load(Acquire) == 0);
+            && is_first == (self.list() == PageStamp::NONE);
         let outcome = if is_as_it_was { self.put_on_list(&fresh, is_first, has) } else { Err(Errno::EAGAIN) };
         drop(held);
         if outcome.is_err() {
@@ -100,15 +101,16 @@ impl Pipe {
     }
 
     fn put_on_list(&self, fresh: &[PageNumber], is_first: bool, has: usize) -> Result<()> {
-        let list = if is_first { fresh[0] } else { PageNumber(self.word(GROWN_BY).load(Acquire)) };
+        let list = if is_first { fresh[0] } else { self.list().page() };
         let added = &fresh[usize::from(is_first)..];
         let pages = [&[list], self.listed().as_slice(), added].concat();
-        let window = domain().mappings.lock().extend(self.window(), pages, domain().session_key)?;
-        for (page, word) in added.iter().zip(&window.words()[1 + has..]) {
+        let pages: Vec<PageStamp> = pages.into_iter().map(PageStamp::of).collect();
+        let window = domain().mappings.lock().extend(self.window(), &pages, domain().session_key)?;
+        for (page, word) in pages[1 + has..].iter().zip(&window.words()[1 + has..]) {
             word.store(page.0, Release);
         }
         window.words()[0].store((has + added.len()) as u64, Release);
-        self.word(GROWN_BY).store(list.0, SeqCst);
+        self.word(GROWN_BY).store(PageStamp::of(list).0, SeqCst);
         Ok(())
     }
 
@@ -118,7 +120,7 @@ impl Pipe {
         let _held = self.lock();
         let listed = self.listed();
         let Some(first) = promised.first() else { return };
-        let is_list = self.word(GROWN_BY).load(Acquire) == first.0;
+        let is_list = self.list().page() == *first;
         let added = &promised[usize::from(is_list)..];
         if self.ring().capacity() != before.capacity() || !listed.ends_with(added) {
             return;
@@ -185,22 +187,27 @@ impl Pipe {
 
     /// Opens that window, unless it is open; none where there is no list.
     pub(super) fn open_beyond(&self, windows: &mut Mappings, key: KeyIndex) -> Result<Option<Mapping>> {
-        let list = PageNumber(self.word(GROWN_BY).load(Acquire));
-        if list.0 == 0 {
+        let list = self.list();
+        if list == PageStamp::NONE {
             return Ok(None);
         }
         let count_in = |window: &Mapping| (window.words()[0].load(Acquire) as usize).min(pages_beyond(MOST));
         if let Some(open) = windows.beyond(self.window())
-            && open.pages()[0] == list
+            && open.pages()[0] == list.page()
             && open.pages().len() == 1 + count_in(open)
         {
             return Ok(Some(open.clone()));
         }
-        let head = windows.open(vec![list], key, true)?;
-        let numbers = head.words()[1..=count_in(&head)].iter().map(|word| PageNumber(word.load(Acquire)));
-        let pages = core::iter::once(list).chain(numbers).collect();
+        let head = windows.open_noted(&[list], key, true)?;
+        let listed = head.words()[1..=count_in(&head)].iter().map(|word| PageStamp(word.load(Acquire)));
+        let pages: Vec<PageStamp> = core::iter::once(list).chain(listed).collect();
         windows.close(&head);
-        windows.extend(self.window(), pages, key).map(Some)
+        windows.extend(self.window(), &pages, key).map(Some)
+    }
+
+    /// The page that names those which it has grown by.
+    fn list(&self) -> PageStamp {
+        PageStamp(self.word(GROWN_BY).load(Acquire))
     }
 }
 

@@ -12,6 +12,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use linux_abi::address_map::PAGE_SIZE;
 use linux_abi::errno::{Errno, Result};
+use runtime::exposed::PageStamp;
 use runtime::lock::Held;
 use runtime::predicate::{Operator, Term, word};
 use runtime::{KeyIndex, PageNumber};
@@ -116,12 +117,12 @@ impl Terminal {
     }
 
     /// Opens the machine's own terminal by its first page, which names the others.
-    pub fn open_by_first(windows: &mut Mappings, first: PageNumber, key: KeyIndex) -> Result<Self> {
-        let head = windows.open(vec![first], key, true)?;
+    pub fn open_by_first(windows: &mut Mappings, first: PageStamp, key: KeyIndex) -> Result<Self> {
+        let head = windows.open_noted(&[first], key, true)?;
         let word = |index: usize| head.words()[place::OWN_PAGES + index].load(Acquire);
         let pages: Vec<PageNumber> = (0..PAGES).map(|index| PageNumber(word(index))).collect();
         windows.close(&head);
-        if pages[0] != first {
+        if pages[0] != first.page() {
             return Err(Errno::EIO);
         }
         Self::open(windows, &pages, key, Screen::Host)

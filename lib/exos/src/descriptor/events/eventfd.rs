@@ -10,6 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use linux_abi::errno::{Errno, Result};
+use runtime::exposed::PageStamp;
 use runtime::predicate::{Operator, Term, word};
 use runtime::{PageNumber, clock};
 
@@ -38,13 +39,13 @@ impl EventCounter {
     }
 
     /// One that lies in a page.
-    pub(crate) fn open(page: u64, by_ones: bool) -> Result<Self> {
+    pub(crate) fn open(page: PageStamp, by_ones: bool) -> Result<Self> {
         Ok(Self { cell: SharedCounter::open(page)?, by_ones })
     }
 
     /// The page that it lies in.
-    pub(crate) fn page(&self) -> u64 {
-        self.cell.number()
+    pub(crate) fn page(&self) -> PageStamp {
+        PageStamp::of(PageNumber(self.cell.number()))
     }
 
     fn take(&self) -> Option<u64> {
@@ -137,7 +138,7 @@ impl FileOps for EventCounter {
     }
 
     fn pages(&self) -> Vec<PageNumber> {
-        Vec::from([PageNumber(self.page())])
+        Vec::from([PageNumber(self.cell.number())])
     }
 
     fn status(&self) -> (u32, u64) {

@@ -12,7 +12,7 @@ use crate::wait;
 use alloc::vec;
 use core::sync::atomic::AtomicU64;
 use linux_abi::errno::{Errno, Result};
-use runtime::PageNumber;
+use runtime::exposed::PageStamp;
 
 /// The page.
 #[derive(Debug)]
@@ -29,8 +29,8 @@ impl SharedCounter {
     }
 
     /// One that a relative made.
-    pub(crate) fn open(page: u64) -> Result<Self> {
-        Ok(Self { shared: domain().mappings.lock().open(vec![PageNumber(page)], domain().opening_key(), true)? })
+    pub(crate) fn open(page: PageStamp) -> Result<Self> {
+        Ok(Self { shared: domain().mappings.lock().open_noted(&[page], domain().opening_key(), true)? })
     }
 
     /// One of its words.

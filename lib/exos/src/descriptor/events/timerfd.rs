@@ -12,6 +12,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use linux_abi::errno::Result;
+use runtime::exposed::PageStamp;
 use runtime::predicate::{Operator, Term, word};
 use runtime::{PageNumber, clock};
 
@@ -44,13 +45,13 @@ impl Timer {
     }
 
     /// One that lies in a page.
-    pub(crate) fn open(page: u64, clock: u64) -> Result<Self> {
+    pub(crate) fn open(page: PageStamp, clock: u64) -> Result<Self> {
         Ok(Self { cell: SharedCounter::open(page)?, clock })
     }
 
     /// The page that it lies in.
-    pub(crate) fn page(&self) -> u64 {
-        self.cell.number()
+    pub(crate) fn page(&self) -> PageStamp {
+        PageStamp::of(PageNumber(self.cell.number()))
     }
 
     /// What is set.
@@ -128,7 +129,7 @@ impl FileOps for Timer {
     }
 
     fn pages(&self) -> Vec<PageNumber> {
-        Vec::from([PageNumber(self.page())])
+        Vec::from([PageNumber(self.cell.number())])
     }
 
     fn status(&self) -> (u32, u64) {

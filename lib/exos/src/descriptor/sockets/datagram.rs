@@ -17,7 +17,7 @@ impl Socket {
     pub(crate) fn connect_for_datagrams(&self, description: &OpenFile, name: &[u8], peer: Peer) -> Result<()> {
         let pipe = Pipe::open_by_first(&mut domain().mappings.lock(), peer.page, domain().session_key);
         let pipe = pipe.map_err(|_| Errno::ECONNREFUSED)?;
-        if let Err(error) = peer.confirm().and_then(|()| self.check_receiver(&pipe)) {
+        if let Err(error) = self.check_receiver(&pipe) {
             pipe::discard(&pipe);
             return Err(error);
         }

@@ -12,8 +12,9 @@ use crate::wait;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use linux_abi::errno::{Errno, Result};
+use runtime::exposed::PageStamp;
 use runtime::page::Allocator;
-use runtime::{PageNumber, clock, exposed};
+use runtime::{clock, exposed};
 
 /// Words of the queue: requests that came, and that were taken; how many may wait, 0: the socket does not listen.
 pub(crate) const CAME: usize = 1;
@@ -23,8 +24,8 @@ pub(crate) const BACKLOG: usize = 3;
 pub(crate) const FILLED_AT: usize = 10;
 /// In place of how many may wait: `shutdown` has ended the listening, and who waits to accept learns of that.
 pub(crate) const SHUT: u64 = u64::MAX;
-/// Where the requests begin, three words each (first pages of two pipes, and the number by which the server says whose
-/// they are), and how many there is room for.
+/// Where the requests begin, three words each (stamps of the first pages of two pipes, and the number by which the server
+/// says whose they are), and how many there is room for.
 const REQUESTS: usize = 16;
 const ROOM: u64 = 128;
 
@@ -92,7 +93,8 @@ impl Socket {
             pipe::discard(&incoming);
             return Ok(None);
         }
-        let request = [outgoing.pages()[0].0, incoming.pages()[0].0, number];
+        let [outgoing_first, incoming_first] = [&outgoing, &incoming].map(|pipe| PageStamp::of(pipe.pages()[0]));
+        let request = [outgoing_first.0, incoming_first.0, number];
         for (index, word) in request.into_iter().enumerate() {
             words[REQUESTS + (came % ROOM) as usize * request.len() + index].store(word, SeqCst);
         }
@@ -120,7 +122,7 @@ impl Socket {
             let accepted = Self::joined(self.kind, incoming, outgoing);
             {
                 let mut ends = accepted.ends.lock();
-                (ends.names, ends.peer) = (names, Some(Self::introduced(number, pages)));
+                (ends.names, ends.peer) = (names, Some(Self::introduced(number, pages.map(PageStamp::page))));
             }
             accepted.ask_for_senders(self.settings.wants_credentials());
             return Ok(Some(accepted));
@@ -128,7 +130,7 @@ impl Socket {
     }
 
     /// The two pipes of who connected, or two like them where it has closed its socket; none where it is gone without.
-    fn connection(pages: [PageNumber; 2], number: u64) -> Result<Option<[Pipe; 2]>> {
+    fn connection(pages: [PageStamp; 2], number: u64) -> Result<Option<[Pipe; 2]>> {
         let opened = {
             let mut windows = domain().mappings.lock();
             match pages.map(|page| Pipe::open_by_first(&mut windows, page, domain().session_key)) {
@@ -168,7 +170,7 @@ impl Socket {
         }
     }
 
-    fn take_request(&self) -> Result<Option<([PageNumber; 2], u64)>> {
+    fn take_request(&self) -> Result<Option<([PageStamp; 2], u64)>> {
         let common = self.common.as_ref().ok_or(Errno::EINVAL)?;
         let words = common.words();
         let _held = common.lock();
@@ -181,6 +183,6 @@ impl Socket {
         words[TAKEN].store(taken.wrapping_add(1), SeqCst);
         let at = REQUESTS + (taken % ROOM) as usize * 3;
         let [incoming, outgoing, number] = [0, 1, 2].map(|index| words[at + index].load(Acquire));
-        Ok(Some(([incoming, outgoing].map(PageNumber), number)))
+        Ok(Some(([incoming, outgoing].map(PageStamp), number)))
     }
 }

@@ -20,10 +20,11 @@ use alloc::vec::Vec;
 use core::any::Any;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::errno::{Errno, Result};
-use runtime::{Kind as Output, PageNumber, area, exposed};
+use runtime::exposed::{self, PageStamp};
+use runtime::{Kind as Output, PageNumber, area};
 use unix_core::process::exec_state::DESCRIPTOR_WORDS;
 
-/// Words of one descriptor: page and index of its record; its kind; the server's number for handing over its node (0:
+/// Words of one descriptor: stamp of the page and index of its record; its kind; the server's number for handing over its node (0:
 /// none); words of the kind; its peer's token. Where the receiver will hold the node anyhow, the node is there in
 /// place of the number. Only a socket has a token.
 const WORDS: usize = DESCRIPTOR_WORDS;
@@ -70,7 +71,7 @@ pub fn pack(description: &OpenFile) -> Result<Vec<u8>> {
 pub fn share_with_heir(socket: &Socket, description: &OpenFile) {
     let Some(list) = socket.heirs_list().filter(|_| domain().principal.load(Relaxed) == 0) else { return };
     let (record, _) = description.place();
-    let all = [PageNumber(record)].into_iter().chain(description.object.pages());
+    let all = [record.page()].into_iter().chain(description.object.pages());
     let is_own = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.access() == area::access_list());
     budget::claim_under(&all.filter(is_own).collect::<Vec<_>>(), list);
 }
@@ -86,7 +87,7 @@ pub fn words_of(description: &OpenFile) -> Result<[u64; WORDS]> {
     let (page, index) = description.place();
     let node = description.object.node().unwrap_or_default();
     let [kind, a, b, c, d] = kind_of(&description.object)?;
-    Ok([page, index, kind, node, a, b, c, d, voucher_of(&description.object)])
+    Ok([page.0, index, kind, node, a, b, c, d, voucher_of(&description.object)])
 }
 
 /// A terminal as words, of which those of a description are 0.
@@ -109,10 +110,12 @@ fn kind_of(object: &Object) -> Result<[u64; 5]> {
         Object::Directory { .. } => [DIRECTORY, 0, 0, 0, 0],
         Object::Device(device, _) => [DEVICE, index_in(&DEVICES, device), 0, 0, 0],
         Object::Disk(disk) => [DISK, disk.number, 0, 0, 0],
-        Object::Pipe(pipe, side) if pipe.node == 0 => [PIPE, index_in(&SIDES, side), pipe.pages()[0].0, 0, 0],
+        Object::Pipe(pipe, side) if pipe.node == 0 => {
+            [PIPE, index_in(&SIDES, side), PageStamp::of(pipe.pages()[0]).0, 0, 0]
+        }
         Object::Pipe(_, side) => [FIFO, index_in(&SIDES, side), 0, 0, 0],
         Object::Terminal(terminal) => match terminal.node() {
-            None => [CONSOLE, terminal.generation(), terminal.pages()[0].0, 0, 0],
+            None => [CONSOLE, terminal.generation(), PageStamp::of(terminal.pages()[0]).0, 0, 0],
             Some(_) => [TERMINAL, terminal.generation(), 0, 0, 0],
         },
         Object::Console(kind) => [OUTPUT, index_in(&OUTPUTS, kind), 0, 0, 0],
@@ -123,10 +126,10 @@ fn kind_of(object: &Object) -> Result<[u64; 5]> {
 
 fn pack_other(other: &dyn Any) -> Result<[u64; 5]> {
     if let Some(counter) = other.downcast_ref::<EventCounter>() {
-        return Ok([COUNTER, counter.page(), u64::from(counter.by_ones), 0, 0]);
+        return Ok([COUNTER, counter.page().0, u64::from(counter.by_ones), 0, 0]);
     }
     if let Some(timer) = other.downcast_ref::<Timer>() {
-        return Ok([TIMER, timer.page(), timer.clock, 0, 0]);
+        return Ok([TIMER, timer.page().0, timer.clock, 0, 0]);
     }
     if let Some(master) = other.downcast_ref::<Master>() {
         return Ok([MASTER, master.nodes()[1], 0, 0, 0]);
@@ -165,7 +168,7 @@ fn open(mut words: [u64; WORDS]) -> Result<OpenFile> {
 /// What words tell of, whose node this process holds already.
 pub fn open_held(words: [u64; WORDS]) -> Result<OpenFile> {
     let [page, index, ..] = words;
-    OpenFile::adopt(open_object(words)?, PageNumber(page), index as usize)
+    OpenFile::adopt(open_object(words)?, PageStamp(page), index as usize)
 }
 
 /// The terminal that words tell of, whose node this process holds already.
@@ -180,7 +183,7 @@ fn open_object([_, _, kind, node, a, b, c, d, voucher]: [u64; WORDS]) -> Result<
     let key = domain().opening_key();
     let at = |index: u64, length: usize| (index as usize).min(length - 1);
     let side = SIDES[at(a, SIDES.len())];
-    let first = PageNumber(b);
+    let first = PageStamp(b);
     Ok(match kind {
         FILE => Object::File { node },
         DIRECTORY => Object::Directory { node },
@@ -196,10 +199,10 @@ fn open_object([_, _, kind, node, a, b, c, d, voucher]: [u64; WORDS]) -> Result<
         MASTER => Object::Other(Arc::new(Master::open(node, a)?)),
         OUTPUT => Object::Console(OUTPUTS[at(a, OUTPUTS.len())]),
         INTERNET => Object::Other(Arc::new(InternetSocket::open(node)?)),
-        COUNTER => Object::Other(Arc::new(EventCounter::open(a, b != 0)?)),
-        TIMER => Object::Other(Arc::new(Timer::open(a, b)?)),
+        COUNTER => Object::Other(Arc::new(EventCounter::open(PageStamp(a), b != 0)?)),
+        TIMER => Object::Other(Arc::new(Timer::open(PageStamp(a), b)?)),
         SOCKET => {
-            let pages = [b, c, d].map(PageNumber);
+            let pages = [b, c, d].map(PageStamp);
             Object::Other(Arc::new(Socket::open(
                 KINDS[at(a, KINDS.len())],
                 pages,

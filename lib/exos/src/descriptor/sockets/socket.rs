@@ -26,6 +26,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use internet::page::watch;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::{general as linux, ioctl};
+use runtime::exposed::PageStamp;
 use runtime::lock::{Lock, OwnerLock};
 use runtime::page::Allocator;
 use runtime::predicate::{Operator, Term, word};
@@ -137,21 +138,21 @@ impl Socket {
 
     /// First pages of what it is joined to, and the page that all who hold it have in common; `NONE` for what there is
     /// not.
-    pub fn places(&self) -> [PageNumber; 3] {
+    pub fn places(&self) -> [PageStamp; 3] {
         let ends = self.ends();
         let page = self.common.as_ref().map_or(PageNumber::NONE, SharedSocketState::page);
-        [first_of(&ends.incoming), first_of(&ends.outgoing), page]
+        [first_of(&ends.incoming), first_of(&ends.outgoing), page].map(PageStamp::of)
     }
 
     /// One that came in a message, by its pages.
     pub fn open(
         kind: Kind,
-        [incoming, outgoing, page]: [PageNumber; 3],
+        [incoming, outgoing, page]: [PageStamp; 3],
         node: Option<u64>,
         voucher: u64,
     ) -> Result<Self> {
-        if page != PageNumber::NONE {
-            let peer = Self::passed(voucher, outgoing != PageNumber::NONE);
+        if page != PageStamp::NONE {
+            let peer = Self::passed(voucher, outgoing != PageStamp::NONE);
             let socket = Self::with_page(kind, SharedSocketState::open(page)?, Ends { node, peer, ..Ends::default() });
             socket.common.iter().try_for_each(|common| socket.catch_up(common))?;
             return Ok(socket);
@@ -160,7 +161,7 @@ impl Socket {
         let mut windows = domain().mappings.lock();
         let incoming = Pipe::open_by_first(&mut windows, incoming, key)?;
         let outgoing = match outgoing {
-            PageNumber::NONE => None,
+            PageStamp::NONE => None,
             first => Some(Pipe::open_by_first(&mut windows, first, key)?),
         };
         let settings = Settings::of_pipe(&incoming);
@@ -247,9 +248,9 @@ impl Socket {
         if self.is_listening() {
             return Err(Errno::EINVAL);
         }
-        let queue = domain().mappings.lock().open(vec![peer.page], domain().session_key, true);
+        let queue = domain().mappings.lock().open_noted(&[peer.page], domain().session_key, true);
         let queue = queue.map_err(|_| Errno::ECONNREFUSED)?;
-        let outcome = peer.confirm().and_then(|()| self.ask(&queue));
+        let outcome = self.ask(&queue);
         domain().mappings.lock().close(&queue);
         outcome
     }

@@ -20,6 +20,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use linux_abi::errno::{Errno, Result};
+use runtime::exposed::PageStamp;
 use runtime::lock::{Guard, Held};
 use runtime::predicate::{Operator, Term, word};
 use runtime::{PageNumber, exposed};
@@ -27,7 +28,7 @@ use runtime::{PageNumber, exposed};
 /// Words of the page: those of the queue of a listener (see `listen_queue`) come first and last. How often the rest was
 /// changed:
 const GENERATION: usize = 4;
-/// First pages of the pipes, incoming and outgoing.
+/// Stamps of the first pages of the pipes, incoming and outgoing.
 const PIPES: [usize; 2] = [5, 6];
 /// See [`Ends::request`].
 const REQUEST: usize = 7;
@@ -141,8 +142,8 @@ impl SharedSocketState {
     }
 
     /// The page of a socket that came in a message.
-    pub(crate) fn open(page: PageNumber) -> Result<Self> {
-        Ok(Self::of(domain().mappings.lock().open(vec![page], domain().opening_key(), true)?))
+    pub(crate) fn open(page: PageStamp) -> Result<Self> {
+        Ok(Self::of(domain().mappings.lock().open_noted(&[page], domain().opening_key(), true)?))
     }
 
     /// Its number.
@@ -186,7 +187,7 @@ impl SharedSocketState {
     fn write(&self, ends: &mut Ends) {
         let words = self.words();
         for (word, pipe) in PIPES.into_iter().zip([&ends.incoming, &ends.outgoing]) {
-            words[word].store(first_of(pipe).0, Relaxed);
+            words[word].store(PageStamp::of(first_of(pipe)).0, Relaxed);
         }
         words[REQUEST].store(ends.request.unwrap_or(0), Relaxed);
         for (at, name) in NAMES.into_iter().zip(&ends.names) {
@@ -249,7 +250,7 @@ impl Socket {
         }
         ends.names = [0, 1].map(|whose| common.name(whose));
         ends.request = Some(word(REQUEST)).filter(|number| *number != 0);
-        let pages: [PageNumber; 2] = PIPES.map(|index| PageNumber(word(index)));
+        let pages = PIPES.map(|index| PageStamp(word(index)));
         let incoming = self.see_pipe(&mut ends.incoming, pages[0], (Side::Read, descriptors));
         let outgoing = self.see_pipe(&mut ends.outgoing, pages[1], (Side::Write, descriptors));
         // A process that closes the last descriptor has no hold any more.
@@ -263,16 +264,15 @@ impl Socket {
         incoming.and(outgoing)
     }
 
-    /// Has the pipe open that begins with a page; 0 and `NONE`: none.
-    fn see_pipe(&self, seen: &mut Option<Pipe>, first: PageNumber, (side, descriptors): (Side, usize)) -> Result<()> {
-        let first = if first.0 == 0 { PageNumber::NONE } else { first };
-        if first_of(seen) == first {
+    /// Has the pipe open that begins with a page; `NONE`: none.
+    fn see_pipe(&self, seen: &mut Option<Pipe>, first: PageStamp, (side, descriptors): (Side, usize)) -> Result<()> {
+        if first_of(seen) == first.page() {
             return Ok(());
         }
         if let Some(before) = seen.take() {
             self.leave_pipe(&before, side);
         }
-        if first != PageNumber::NONE {
+        if first != PageStamp::NONE {
             let pipe = Pipe::open_by_first(&mut domain().mappings.lock(), first, domain().opening_key())?;
             if !is_of_one_list(&pipe) {
                 domain().mappings.lock().close(pipe.window());

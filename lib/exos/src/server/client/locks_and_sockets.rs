@@ -6,8 +6,9 @@ use crate::hw::domain::domain;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::errno::{Errno, Result};
+use runtime::PageNumber;
+use runtime::exposed::PageStamp;
 use runtime::transfer::Message;
-use runtime::{PageNumber, exposed};
 use unix_core::process::ucred::Ucred;
 use unix_core::server::protocol::{LockRequest, Request, TokenKind};
 use unix_core::server::socket_kind::Kind as SocketKind;
@@ -104,30 +105,13 @@ fn with_kind(kind: SocketKind, name: &[u8]) -> Vec<u8> {
 /// What the name of a socket leads to.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer {
-    /// Page of its queue, or of the pipe for its datagrams.
-    pub page: PageNumber,
+    /// Page of its queue, or of the pipe for its datagrams, as it was when the server told.
+    pub page: PageStamp,
     /// The process that listens there, with its user and group.
     pub who: Ucred,
-    generation: u64,
 }
 
-impl Peer {
-    /// Whether the page is what the name led to. Once it is mapped it stays that; before, its owner may have given it
-    /// up, and it may be any other's.
-    ///
-    /// # Errors
-    /// `ECONNREFUSED`: it is another one.
-    pub fn confirm(&self) -> Result<()> {
-        if generation_of(self.page) == self.generation { Ok(()) } else { Err(Errno::ECONNREFUSED) }
-    }
-}
-
-/// A number that is another one when a page is gone, and something else in its place.
-pub fn generation_of(page: PageNumber) -> u64 {
-    exposed::page(page).map_or(0, |info| info.edits().0)
-}
-
-fn listener([_, page, client, numbers, _, generation]: Message) -> Peer {
+fn listener([_, page, client, numbers, ..]: Message) -> Peer {
     let process = status_page::succession(domain().board.words()).process(client);
-    Peer { page: PageNumber(page), who: Ucred::from_words([process, numbers]), generation }
+    Peer { page: PageStamp(page), who: Ucred::from_words([process, numbers]) }
 }

@@ -29,7 +29,7 @@ pub use disk::disk_line;
 pub use hand_off::HandedOffPage;
 pub use internet::network_card;
 pub use ipc::{bell, bell_record, changes, clock_offset, futex_wakes, machine_name, mount_changes, wall_clock};
-pub use locks_and_sockets::{Peer, generation_of};
+pub use locks_and_sockets::Peer;
 pub use open::{Opened, OpenedProgram, PrefaultSet, program_generation};
 pub use priority_table::{priorities, priorities_in};
 pub use rpc::{TakingOver, admit, draw, draw_for_end, signal, tell_parent};

@@ -183,7 +183,7 @@ fn send_to_name(
     let (peer, key) = (peer_of(call, path, socket.kind)?, call.process.session_key);
     let pipe = Pipe::open_by_first(&mut call.process.mappings.lock(), peer.page, key);
     let pipe = pipe.map_err(|_| Errno::ECONNREFUSED)?;
-    let sent = peer.confirm().and_then(|()| socket.send(&pipe, message, nonblocking));
+    let sent = socket.send(&pipe, message, nonblocking);
     crate::pipe::discard(&pipe);
     sent
 }
