@@ -634,10 +634,10 @@ fn reclaim(pages: Allocator, made: u64, root: PageNumber) -> Result<(), Failure>
         return Ok(());
     }
     let is_under = |info: exposed::Page| info.access() == pages.list && !info.is_orphan();
-    let under_list = |page: &PageNumber| exposed::page(*page).is_some_and(is_under);
     // The list tells how many name it; itself is under it too.
     let count = exposed::page(pages.list).map_or(0, exposed::Page::links) as usize + 1;
-    let mut all: Vec<_> = own_pages().filter(under_list).take(count).collect();
+    let own = exposed::environment(area::number());
+    let mut all = own.map_or(Vec::new(), |own| own.charged(count, |_, info| is_under(info)));
     let has_root = all.contains(&root);
     all.retain(|page| *page != root && *page != pages.list);
     pages.free_many(&all);

@@ -3,6 +3,8 @@
 //! Single words are always whole. Where several belong together, [`Environment::consistent`] and [`Page::consistent`]
 //! read until the record did not change meanwhile.
 
+extern crate alloc;
+
 use abi::device::DeviceInfo;
 use abi::environment::{EnvironmentInfo, State};
 use abi::exposed::{CpuInfo, KernelInfo};
@@ -16,9 +18,13 @@ use abi::packet_filter::FilterInfo;
 use abi::page::{EIGHTHS_SHIFT, NO_PAGE, ORPHAN, PageInfo, PageKind};
 use abi::time_slice::SliceInfo;
 use abi::{EnvironmentId, PageNumber};
+use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicU64, fence};
+
+/// Walks over the pages of an environment, at most: each but the last met a page that was just freed.
+const WALKS: usize = 1000;
 
 /// What the kernel says of itself.
 #[inline]
@@ -274,12 +280,48 @@ impl Environment {
     pub fn state_word(self) -> &'static AtomicU64 {
         &self.0.state
     }
-    /// The pages charged to it. If one of them gets another owner while they are listed, or is freed, the rest of the
-    /// list is of other pages. Callers look at the owner, and compare how many there are with the budget's count.
+    /// The pages charged to it, the last first. If one of them gets another owner while they are listed, or is freed, the
+    /// rest of the list is of other pages: see [`Self::charged`].
     pub fn pages(self) -> impl Iterator<Item = PageNumber> {
         let most = kernel().pages.load(Relaxed) as usize;
         let first = page_number(low(self.pages.load(Acquire)));
         core::iter::successors(first, |number| page(*number)?.next()).take(most)
+    }
+    /// Those of the pages charged to it that are looked for, at most so many, the last first. No page is missed that it
+    /// is charged for all the time: where one on the way gets another owner, or is freed, the walk begins anew.
+    pub fn charged(self, most: usize, is_looked_for: impl Fn(PageNumber, Page) -> bool) -> Vec<PageNumber> {
+        let owner = EnvironmentId(self.number.load(Acquire));
+        for _ in 0..WALKS {
+            let mut found = Vec::new();
+            let end = self.walk(owner, |number, info| {
+                if is_looked_for(number, info) {
+                    found.push(number);
+                }
+                found.len() < most
+            });
+            if end.is_some() || self.number.load(Acquire) != owner.0 {
+                return found;
+            }
+        }
+        Vec::new()
+    }
+    /// Visits the pages charged to an environment while `goes_on`; `None`: it lost its way.
+    fn walk(self, owner: EnvironmentId, mut goes_on: impl FnMut(PageNumber, Page) -> bool) -> Option<()> {
+        let mut next = page_number(low(self.pages.load(Acquire)));
+        for _ in 0..kernel().pages.load(Relaxed) {
+            let Some(number) = next else { return Some(()) };
+            crate::critical_section::give_way();
+            let info = page(number)?;
+            next = info.next();
+            // Asked last: the page before was in the list when it named this one, and so is this one now.
+            if info.owner() != owner {
+                return None;
+            }
+            if !goes_on(number, info) {
+                return Some(());
+            }
+        }
+        None
     }
     /// What `read` finds while the record does not change.
     pub fn consistent<T>(self, read: impl Fn(Self) -> T) -> T {

@@ -9,9 +9,8 @@ use crate::process::children::Child;
 use crate::process::current::process;
 use crate::process::process_record::Process;
 use crate::server::client::{HandedOffPage, TakingOver};
-use abi::budget::Resource;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 use runtime::page::PageKind;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed, syscall};
 
@@ -37,7 +36,7 @@ fn data_of(process: &Process, child: &Child) -> Vec<PageNumber> {
         return child.heap_pages.clone();
     }
     let Some(own) = exposed::environment(EnvironmentId(process.environment())) else { return Vec::new() };
-    own.pages().filter(|page| exposed::page(*page).is_some_and(|info| info.access() == child.made.list)).collect()
+    own.charged(usize::MAX, |_, info| info.access() == child.made.list)
 }
 
 /// Pages of this process that show through windows here, and through more elsewhere; and those that it has closed
@@ -59,27 +58,10 @@ fn seen_by_others(process: &Process) -> Vec<PageNumber> {
     shown.map(|same| same[0]).chain(closed.copied()).collect()
 }
 
-/// Walks over the pages of a dead thread, at most: each but the last met a page that another thread just freed.
-const WALKS: usize = 32;
-
 /// What a thread was charged for is its process's: who ends takes nothing along that others sleep over.
-///
-/// Other threads free pages that are charged to it meanwhile, and a walk that meets one of these continues in another
-/// list. The count of its pages says whether a walk has met all.
 pub(in crate::process) fn inherit_from_thread(thread: EnvironmentId, key: KeyIndex) {
     let Some(info) = exposed::environment(thread) else { return };
-    for _ in 0..WALKS {
-        let pages: Vec<PageNumber> = info.pages().filter(|page| is_charged(thread.0, *page)).collect();
-        let charged = info.budget[Resource::Page as usize].used.load(Acquire);
-        claim(thread, &pages, key);
-        if pages.len() as u64 >= charged {
-            break;
-        }
-    }
-}
-
-fn claim(thread: EnvironmentId, pages: &[PageNumber], key: KeyIndex) {
-    let left: Vec<PageNumber> = pages.iter().copied().filter(|page| can_leave(thread.0, *page)).collect();
+    let left = info.charged(usize::MAX, |page, _| can_leave(thread.0, page));
     crate::budget::reserve(left.len() as u64);
     let _turn = (!left.is_empty()).then(|| TakingOver::begin(process().server));
     for page in left {
@@ -94,10 +76,6 @@ impl Process {
     pub fn may_have_heirs(&self) -> bool {
         self.has_made_children.load(Relaxed) || !self.exported.lock().is_empty()
     }
-}
-
-fn is_charged(process: u64, page: PageNumber) -> bool {
-    exposed::page(page).is_some_and(|info| info.owner() == EnvironmentId(process))
 }
 
 /// Whether a page is one that a process can leave: an ordinary one that is charged to it.

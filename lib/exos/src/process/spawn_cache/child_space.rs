@@ -112,13 +112,12 @@ impl ChildSpace for SpareSpace<'_> {
 
 /// The tables of an address space that has nothing but its area, and whose tables are under a list of their own.
 pub(in crate::process) fn fresh_tables(list: PageNumber) -> Vec<PageNumber> {
-    let own = exposed::environment(area::number()).into_iter().flat_map(|info| info.pages());
-    let count = exposed::page(list).map_or(0, |info| info.links()) as usize;
-    let under_list =
-        own.filter_map(|page| Some((page, exposed::page(page)?))).filter(|(_, info)| info.access() == list);
     // What was charged last comes first: there is no need to look through all pages of this environment.
-    let tables = under_list.take(count).filter(|(_, info)| info.kind() == PageKind::PageTable);
-    tables.map(|(page, _)| page).collect()
+    let count = exposed::page(list).map_or(0, |info| info.links()) as usize;
+    let own = exposed::environment(area::number());
+    let mut found = own.map_or(Vec::new(), |own| own.charged(count, |_, info| info.access() == list));
+    found.retain(|page| exposed::page(*page).is_some_and(|info| info.kind() == PageKind::PageTable));
+    found
 }
 
 /// Maps pages that go with the address space, a few at a time.
