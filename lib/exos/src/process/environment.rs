@@ -29,10 +29,7 @@ use runtime::environment::CHANNEL_SLOT;
 use runtime::layout::UPCALL_GUARD;
 use runtime::page::{self, Allocator};
 use runtime::window::Window;
-use runtime::{
-    EnvironmentId, Error, Failure, KeyIndex, PageNumber, critical_section, exposed, image, key, layout, syscall,
-    time_slice,
-};
+use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, exposed, image, key, layout, syscall, time_slice};
 
 pub use crate::hw::key_slots::{BORROWED_SLOT, SESSION_SLOT};
 
@@ -340,6 +337,7 @@ impl EnvironmentRef {
         // A thread may end, and with it go the pages that are charged to it, while they are listed.
         let grave = if is_own { None } else { dig(self, session) };
         let public = PublicPage::of(self.public);
+        release_threads(self.number, session);
         release(self.number, session);
         public.free(session);
         let pages = |key: KeyIndex| Allocator { key, list: self.list };
@@ -368,24 +366,16 @@ pub(super) fn free_all(pages: Allocator) {
 
 /// Frees all pages under a list that are charged to who made them, but for the list.
 fn free_pages(maker: EnvironmentId, pages: Allocator) {
-    // Another thread's pages may change while they are listed: what is missed is found in the next round.
-    while exposed::environment(maker).is_some() {
-        let freed = pages.free_many(&under_list(maker, pages.list));
-        if freed == 0 || maker == area::number() {
-            break;
-        }
-    }
+    pages.free_many(&under_list(maker, pages.list));
 }
 
 /// The pages under a list, but for the list, that are charged to who made them.
 pub(super) fn under_list(maker: EnvironmentId, list: PageNumber) -> Vec<PageNumber> {
     // What was given up already is freed with its last use.
-    let is_under_list = |info: runtime::exposed::Page| info.access() == list && !info.is_orphan();
-    let is_one = |page: &PageNumber| *page != list && exposed::page(*page).is_some_and(is_under_list);
+    let is_one = |page, info: exposed::Page| page != list && info.access() == list && !info.is_orphan();
     // What was charged last comes first: the walk ends long before the maker's own pages do.
     let count = exposed::page(list).map_or(0, |info| info.links()) as usize;
-    let theirs = exposed::environment(maker).into_iter().flat_map(|maker| maker.pages());
-    theirs.inspect(|_| critical_section::give_way()).filter(is_one).take(count).collect()
+    exposed::environment(maker).map_or(Vec::new(), |maker| maker.charged(count, is_one))
 }
 
 /// The public page of an environment that is about to be destroyed: under a list that it shares with others.
@@ -404,6 +394,20 @@ impl PublicPage {
             let _ = Allocator { key, list: PageNumber::NONE }.free(page);
         }
     }
+}
+
+/// Releases the threads of a process that others have ended. As long as one is there, what it was made of is in use, and
+/// would pass to the heir of the process.
+fn release_threads(first: EnvironmentId, key: KeyIndex) {
+    let Some(info) = exposed::environment(first).filter(|info| !info.alive()) else { return };
+    let (by, root) = (info.death_by.load(Acquire), info.root.load(Acquire));
+    if info.death_reason.load(Acquire) == DeathReason::Destroyed as u64 && by == first.0 {
+        return;
+    }
+    let slots = 0..exposed::kernel().environments.load(Acquire);
+    let is_thread = |info: &exposed::Environment| info.remains() && info.root.load(Acquire) == root;
+    let numbers = slots.filter_map(exposed::environment_slot).filter(is_thread).map(|info| info.number.load(Acquire));
+    numbers.filter(|number| *number != first.0).for_each(|number| release(EnvironmentId(number), key));
 }
 
 /// Destroys an environment, in as many steps as it takes.
