@@ -75,18 +75,18 @@ impl ExportedPages {
 
     /// Gives up pages that no process maps, but for what the next pipe can be made of. A first page was written, and so
     /// goes before those that are kept. Where some process has just mapped it, it stays what it is, and none is kept.
-    fn give_up(&mut self, mut free: Vec<Unused>) {
+    fn give_up(&mut self, free: &[Unused]) {
         // What a further thread is charged for may go with it.
         let own = EnvironmentId(domain().environment());
-        let is_unwritten = |info: &exposed::Page| info.owner() == own && info.flags() & DIRTY == 0;
-        let is_written = |unused: &mut Unused| exposed::page(unused.page).filter(is_unwritten).is_none();
-        Allocator::own().free_each(free.extract_if(.., is_written).map(|unused| unused.page));
-        let room = SPARE.saturating_sub(self.spare.len());
-        let kept = free.extract_if(.., |unused| !unused.first.is_current()).take(room);
-        self.spare.extend(kept.map(|unused| unused.page));
-        if !free.is_empty() {
-            Allocator::own().free_each(free.into_iter().map(|unused| unused.page));
+        let is_fit = |info: &exposed::Page| info.owner() == own && info.flags() & DIRTY == 0;
+        let is_unwritten = |unused: &&Unused| exposed::page(unused.page).filter(is_fit).is_some();
+        Allocator::own().free_each(free.iter().filter(|unused| !is_unwritten(unused)).map(|unused| unused.page));
+        let mut left = Vec::new();
+        for Unused { page, first } in free.iter().filter(is_unwritten) {
+            let is_kept = self.spare.len() < SPARE && !first.is_current();
+            if is_kept { &mut self.spare } else { &mut left }.push(*page);
         }
+        Allocator::own().free_many(&left);
     }
 
     /// Puts spare pages into the first places; how many.
@@ -198,7 +198,7 @@ fn take_out_of_use(_windows: &Guard<'_, Mappings>, pages: impl Iterator<Item = U
     let mut free = exported.add(pages);
     free.extend(exported.poll());
     if !free.is_empty() {
-        exported.give_up(free);
+        exported.give_up(&free);
     }
 }
 
