@@ -39,6 +39,8 @@ use packet_filter::{
 
 /// In the detail of `BadArgument` and of `NotPermitted`: it is about an atom or a conjunction.
 pub(crate) const ABOUT_ATOMS: u64 = 256;
+/// Words of a header that a template can fix.
+pub(crate) const FIXED_WORDS: usize = 8;
 /// In the detail of `NotPermitted`: it is about a byte of the template.
 const ABOUT_TEMPLATE: u64 = 512;
 /// Conjunctions and atoms for each filter of an owner's budget.
@@ -55,27 +57,23 @@ const INTERFACE_ATOM: Atom =
 /// The header bytes that a filter fixes of frames sent under it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Template {
-    mask: [u64; 8],
-    value: [u64; 8],
+    mask: [u64; FIXED_WORDS],
+    value: [u64; FIXED_WORDS],
     /// Bytes up to the last one that is fixed.
     pub(crate) end: usize,
 }
 
 impl Template {
-    fn new(mask: [u64; 8], value: [u64; 8]) -> Self {
+    fn new(mask: [u64; FIXED_WORDS], value: [u64; FIXED_WORDS]) -> Self {
         let last = mask.iter().rposition(|word| *word != 0);
         let end = last.map_or(0, |word| word * 8 + 8 - mask[word].leading_zeros() as usize / 8);
         Self { mask, value, end }
     }
 
-    /// The first byte that a header has otherwise.
+    /// The bits of a word that a header has otherwise.
     #[inline(always)]
-    pub(crate) fn differs(&self, header: [u64; 8]) -> Option<usize> {
-        let word = |index: usize| (header[index] ^ self.value[index]) & self.mask[index];
-        let [a, b, c, d] = [word(0), word(1), word(2), word(3)];
-        let [e, f, g, h] = [word(4), word(5), word(6), word(7)];
-        // One branch for the header that is as it should be.
-        if a | b | c | d | e | f | g | h == 0 { None } else { first_byte([a, b, c, d, e, f, g, h]) }
+    pub(crate) fn differs(&self, index: usize, word: u64) -> u64 {
+        (word ^ self.value[index]) & self.mask[index]
     }
 
     /// Whether it fixes any bit of a byte.
@@ -93,7 +91,7 @@ impl Template {
 
 /// The first byte that is not 0 in a row of words.
 #[cold]
-fn first_byte(words: [u64; 8]) -> Option<usize> {
+pub(crate) fn first_byte(words: [u64; FIXED_WORDS]) -> Option<usize> {
     let (index, word) = words.into_iter().enumerate().find(|(_, word)| *word != 0)?;
     Some(index * 8 + word.trailing_zeros() as usize / 8)
 }

@@ -155,7 +155,7 @@ impl Ring {
 /// Counts one more, in the kernel's record and in the control page.
 #[inline(always)]
 fn count(counter: &Cell<u64>, control: &Pinned, word: u64) {
-    counter.set(counter.get() + 1);
+    counter.set(counter.get().wrapping_add(1));
     control.write(word as usize / 8, counter.get());
 }
 

@@ -13,7 +13,7 @@ use crate::interface;
 use crate::interrupt;
 use crate::kernel::{Kernel, Outcome, refuse};
 use crate::key::permit;
-use crate::packet_filter::{ABOUT_ATOMS, Filter, Network, Template};
+use crate::packet_filter::{ABOUT_ATOMS, FIXED_WORDS, Filter, Network, Template, first_byte};
 use crate::packet_ring::{Ring, SlotWords};
 use crate::page::access_list;
 use abi::capability::Rights;
@@ -23,7 +23,7 @@ use abi::{Error, KeyIndex, PageNumber};
 use core::sync::atomic::Ordering;
 use machine::dma::DeviceBuffer;
 use machine::exposed::add;
-use machine::memory;
+use machine::memory::{self, Numbered};
 use machine::packet::{Offload, PREFIX, Received};
 
 /// Words of a slot before its header, and before its segments.
@@ -72,8 +72,8 @@ impl Kernel {
     }
 
     fn send_slots(&self, key: KeyIndex, page: PageNumber, first: u64, count: u64) -> Outcome<u64> {
-        let ring_of = |info| Some((info, self.memory.get::<Ring>(page)?, self.network.as_deref()?));
-        let Some((info, ring, network)) = memory::info(page).and_then(ring_of) else {
+        let ring_of = |page: Numbered| Some((page.info(), self.memory.get_by::<Ring>(page)?, self.network.as_deref()?));
+        let Some((info, ring, network)) = memory::numbered(page).and_then(ring_of) else {
             self.key(key)?;
             self.network()?;
             return self.writable_ring(key, page).and(refuse(Error::Gone, page.0));
@@ -219,15 +219,18 @@ fn copy_header(
     if template.end > length {
         return refuse(Error::NotPermitted, ABOUT_ATOMS + length as u64);
     }
-    let word = |index| slot.read(HEADER_WORD + index);
-    let first = [word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7)];
-    to.write_words(FRAME, first);
-    if length > size_of_val(&first) {
-        let rest = [word(8), word(9), word(10), word(11), word(12), word(13), word(14), word(15)];
-        to.write_words(FRAME + size_of_val(&first), rest);
+    let mut differs = 0;
+    to.write_words::<FIXED_WORDS>(FRAME, |index| {
+        let word = slot.read(HEADER_WORD + index);
+        differs |= template.differs(index, word);
+        word
+    });
+    if length > FIXED_WORDS * 8 {
+        let rest = |index| slot.read(HEADER_WORD + FIXED_WORDS + index);
+        to.write_words::<{ SEND_HEADER / 8 - FIXED_WORDS }>(FRAME + FIXED_WORDS * 8, rest);
     }
-    if let Some(byte) = template.differs(first) {
-        return refuse(Error::NotPermitted, ABOUT_ATOMS + byte as u64);
+    if differs != 0 {
+        return refuse(Error::NotPermitted, ABOUT_ATOMS + first_difference(template, to) as u64);
     }
     let at = usize::from(offload.start) + usize::from(offload.offset);
     if offload.partial
@@ -236,4 +239,15 @@ fn copy_header(
         return refuse(Error::NotPermitted, ABOUT_ATOMS + byte as u64);
     }
     Ok(())
+}
+
+/// The first byte of the copy of a header that is not what the filter fixes.
+#[cold]
+fn first_difference(template: &Template, copy: &DeviceBuffer) -> usize {
+    let words = core::array::from_fn(|index| {
+        let mut word = [0; 8];
+        copy.read(FRAME + index * 8, &mut word);
+        template.differs(index, u64::from_ne_bytes(word))
+    });
+    first_byte(words).unwrap_or_default()
 }

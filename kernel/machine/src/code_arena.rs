@@ -9,18 +9,16 @@
 //! - handlers of non-maskable interrupts write nothing there;
 //! - a CPU executes a serializing instruction between the last write of any CPU and its next call.
 
-use crate::entry;
 use crate::kernel_map::{KernelMap, MapFailure};
 use crate::layout::{PAGE_SIZE, direct};
 use crate::packet::{PREFIX, Piece};
-use abi::limits::CPUS;
+use crate::per_cpu;
 use core::arch::asm;
 use core::arch::x86_64::__cpuid;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Writes so far, and how many of them each CPU has seen.
+/// Writes so far. The structure of each CPU says how many of them it has seen.
 static WRITES: AtomicU64 = AtomicU64::new(0);
-static SEEN: [AtomicU64; CPUS] = [const { AtomicU64::new(0) }; CPUS];
 
 /// The compiled classifier: what is before and in the packet, its length, its tables, the arena.
 type Classify = extern "sysv64" fn(*const u8, usize, *const u32, *const u8) -> u32;
@@ -166,7 +164,7 @@ impl CodeArena {
     fn prepare_call(&self, entry: usize) {
         assert!(entry < self.bytes, "outside of the arena");
         let writes = WRITES.load(Ordering::Acquire);
-        let seen = &SEEN[entry::cpu()];
+        let seen = &per_cpu::current().code_writes_seen;
         if seen.load(Ordering::Relaxed) != writes {
             // Any CPUID serializes.
             let _ = __cpuid(0);

@@ -220,12 +220,15 @@ impl DeviceBuffer {
         unsafe { copy(self.address(offset, bytes.len()), bytes.as_ptr() as u64, bytes.len()) };
     }
 
-    /// Writes words into it.
+    /// Writes words into it, each as soon as it is made: they need no place in between.
     #[inline(always)]
-    pub fn write_words<const COUNT: usize>(&self, offset: usize, words: [u64; COUNT]) {
-        let to = self.address(offset, COUNT * 8) as *mut [u64; COUNT];
-        // SAFETY: the destination lies in this buffer, which no Rust reference covers.
-        unsafe { to.write_unaligned(words) };
+    pub fn write_words<const COUNT: usize>(&self, offset: usize, mut word: impl FnMut(usize) -> u64) {
+        let to = self.address(offset, COUNT * 8) as *mut u64;
+        for index in 0..COUNT {
+            let word = word(index);
+            // SAFETY: the destination lies in this buffer, which no Rust reference covers.
+            unsafe { to.add(index).write_unaligned(word) };
+        }
     }
 
     /// Copies a run of bytes of another buffer into it.

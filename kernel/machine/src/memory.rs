@@ -394,8 +394,9 @@ impl Memory {
     }
 
     /// The address of the object in a page, if it is a T.
-    fn object_address<T: 'static>(page: PageNumber) -> Option<u64> {
-        let state = state(info(page)?);
+    #[inline(always)]
+    fn object_address<T: 'static>(Numbered { number: page, info }: Numbered) -> Option<u64> {
+        let state = state(info);
         let holds_object =
             matches!(state.kind, PageKind::AccessList | PageKind::KeyRing | PageKind::Region | PageKind::PacketRing);
         if !holds_object {
@@ -409,6 +410,12 @@ impl Memory {
 
     /// The object in a page, if it holds a T.
     pub fn get<T: 'static>(&self, page: PageNumber) -> Option<&T> {
+        self.get_by(numbered(page)?)
+    }
+
+    /// The same for a page whose record is known.
+    #[inline(always)]
+    pub fn get_by<T: 'static>(&self, page: Numbered) -> Option<&T> {
         // SAFETY: a T lies there (`object_address`), and `self` is borrowed: no exclusive reference exists.
         Self::object_address::<T>(page).map(|address| unsafe { &*(address as *const T) })
     }
@@ -416,7 +423,7 @@ impl Memory {
     /// The object in a page, to change it.
     pub fn get_mut<T: 'static>(&mut self, page: PageNumber) -> Option<&mut T> {
         // SAFETY: as in `get`, and `self` is borrowed exclusively.
-        Self::object_address::<T>(page).map(|address| unsafe { &mut *(address as *mut T) })
+        Self::object_address::<T>(numbered(page)?).map(|address| unsafe { &mut *(address as *mut T) })
     }
 
     /// Makes a page that held an object ordinary again, filled with zeros.

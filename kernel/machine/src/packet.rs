@@ -29,7 +29,7 @@ impl Piece {
         let word = u64::from_ne_bytes(bytes);
         // SAFETY: a piece is made only with so many bytes of its buffer before it, which no reference covers; a device
         // that writes there, too, spoils only what filters see of its own frame.
-        unsafe { ((self.address - PREFIX as u64) as *mut u64).write_unaligned(word) };
+        unsafe { (self.address.wrapping_sub(PREFIX as u64) as *mut u64).write_unaligned(word) };
     }
 }
 

@@ -29,6 +29,8 @@ pub struct Cpu {
     pub(crate) start_stamp: AtomicU64,
     /// NMIs it has taken.
     pub(crate) non_maskable_interrupts: AtomicU64,
+    /// Writes of code arenas before its last call of what lies there.
+    pub(crate) code_writes_seen: AtomicU64,
     descriptors: UnsafeCell<Descriptors>,
     task_state: UnsafeCell<TaskState>,
 }
@@ -112,6 +114,7 @@ impl Cpu {
             started: AtomicBool::new(false),
             start_stamp: AtomicU64::new(0),
             non_maskable_interrupts: AtomicU64::new(0),
+            code_writes_seen: AtomicU64::new(0),
             descriptors: UnsafeCell::new(Descriptors::new()),
             task_state: UnsafeCell::new(TaskState::new()),
         }

@@ -80,7 +80,7 @@ pub(crate) fn what_a_packet_costs(world: &World) -> Outcome {
             small - unclaimed,
             large - large_unclaimed
         );
-        check!(unclaimed <= 560 && few[5] <= 290, "sending: {unclaimed}, each further {}", few[5]);
+        check!(unclaimed <= 500 && few[5] <= 250, "sending: {unclaimed}, each further {}", few[5]);
     }
     for filter in others.into_iter().chain([root, sender]) {
         granted!(remove(filter));
