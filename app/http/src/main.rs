@@ -36,7 +36,6 @@ use runtime::environment::{Builder, Child};
 use runtime::image::Image;
 use runtime::packet::{self, Ring};
 use runtime::page::Allocator;
-use runtime::predicate::{Operator, wait_any, word};
 use runtime::{Failure, archive, clock, entry, println, syscall, time_slice};
 use wire::Wire;
 
@@ -64,7 +63,7 @@ fn run() -> Result<(), String> {
     let mut wanted = packet::filter(CARD, ROOT, area::access_list(), KEY);
     wanted.ring = ring.page.0;
     let root = packet::insert(KEY, &wanted, &[packet::came_by(CARD)]).map_err(refused)?;
-    let mut stack = Stack::new(Wire::new(ring, [root; 2], hardware, Vec::new()), secret(), now());
+    let mut stack = Stack::new(Wire::new(ring, [root; 2], hardware, Vec::new()), packet::secret(), now());
     stack.start_dhcp(clock::ticks() as u32, now());
     let begun = clock::now();
     let mut server: Option<Child> = None;
@@ -113,7 +112,7 @@ extern "C" fn serve(address: u64) {
     if filters.iter().any(|filter| ring.take_frames_of(*filter).is_err()) {
         return;
     }
-    let mut stack = Stack::new(Wire::new(ring, filters, hardware, page::answers()), secret(), now());
+    let mut stack = Stack::new(Wire::new(ring, filters, hardware, page::answers()), packet::secret(), now());
     stack.add_address(Prefix::new(Ipv4Addr::from_bits(address as u32), 24));
     let local = Endpoint::new(Ipv4Addr::from_bits(address as u32), PORT);
     let options = Options { no_delay: true, keep_alive: true, ..Options::default() };
@@ -129,9 +128,11 @@ extern "C" fn serve(address: u64) {
 /// Reads requests of a connection and answers them; false: it is over.
 fn answer(stack: &mut Stack<Wire>, handle: Handle, bytes: &mut Vec<u8>) -> bool {
     while stack.tcp.block(handle).is_some_and(|block| block.queued() < QUEUED) {
-        if let Some(reply) = page::take(bytes) {
-            send(stack, handle, &reply);
-            if reply.closes {
+        if let Some(answer) = page::take(bytes) {
+            let whole = &stack.link().answers[answer];
+            let (length, sum) = (whole.len() as u32, Sum::of(whole));
+            stack.tcp.send(handle, Extent { page: answer as u64, offset: 0, length, sum });
+            if answer & page::CLOSES != 0 {
                 return false;
             }
             continue;
@@ -148,14 +149,6 @@ fn answer(stack: &mut Stack<Wire>, handle: Handle, bytes: &mut Vec<u8>) -> bool 
     !stack.tcp.block(handle).is_none_or(ends)
 }
 
-fn send(stack: &mut Stack<Wire>, handle: Handle, reply: &page::Reply) {
-    let whole = &stack.link().answers[reply.answer];
-    let head = whole.windows(4).position(|four| four == b"\r\n\r\n").map_or(0, |end| end + 4);
-    let length = if reply.has_body { whole.len() } else { head };
-    let extent = Extent { page: reply.answer as u64, offset: 0, length: length as u32, sum: Sum::of(&whole[..length]) };
-    stack.tcp.send(handle, extent);
-}
-
 /// One round of a stack, then sleep until a frame comes or a timer ends.
 fn step(stack: &mut Stack<Wire>, work: impl FnOnce(&mut Stack<Wire>)) {
     let seen = stack.link().ring.received().load(Acquire);
@@ -163,16 +156,9 @@ fn step(stack: &mut Stack<Wire>, work: impl FnOnce(&mut Stack<Wire>)) {
     work(stack);
     stack.flush(now());
     let deadline = stack.deadline().micros().saturating_mul(1000).min(clock::now() + 1_000_000_000);
-    if !stack.link().ring.has_frame() {
-        let _ = wait_any(&[&[word(stack.link().ring.received(), Operator::NotEqual, seen)]], Some(deadline));
-    }
+    stack.link().ring.wait(seen, deadline);
 }
 
 fn now() -> Time {
     Time::from_micros(clock::now() / 1000)
-}
-
-/// A key for the stack: random, or the time where the machine has no random numbers.
-fn secret() -> [u64; 2] {
-    packet::secret().unwrap_or_else(|_| [clock::ticks(), clock::now()])
 }

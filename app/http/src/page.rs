@@ -6,13 +6,14 @@ use alloc::vec::Vec;
 /// Bytes of the page, and of the longest head of a request.
 const PAGE: usize = 1024;
 pub(crate) const HEAD: usize = 8 << 10;
-const CLOSES: usize = 1;
 
-/// Places in [`answers`]: each is followed by the same answer on a connection that closes.
+/// Places in [`answers`]: four of each kind, by whether the connection closes, and whether the body is left out.
 const FOUND: usize = 0;
-const MISSING: usize = 2;
-const METHOD: usize = 4;
-const BAD: usize = 6;
+const MISSING: usize = 4;
+const METHOD: usize = 8;
+const BAD: usize = 12;
+pub(crate) const CLOSES: usize = 1;
+const BARE: usize = 2;
 
 /// All answers, whole.
 pub(crate) fn answers() -> Vec<Vec<u8>> {
@@ -24,25 +25,19 @@ pub(crate) fn answers() -> Vec<Vec<u8>> {
         ("405 Method Not Allowed", b""),
         ("400 Bad Request", b""),
     ];
-    let whole = |(status, body): (&str, &[u8]), connection: &str| {
+    let whole = |(status, body): (&str, &[u8]), form: usize| {
+        let connection = if form & CLOSES == 0 { "keep-alive" } else { "close" };
         let head = format!(
             "HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {}\r\nAllow: GET, HEAD\r\nConnection: {connection}\r\n\r\n",
             body.len()
         );
-        [head.as_bytes(), body].concat()
+        [head.as_bytes(), if form & BARE == 0 { body } else { b"" }].concat()
     };
-    kinds.into_iter().flat_map(|kind| ["keep-alive", "close"].map(|connection| whole(kind, connection))).collect()
+    kinds.into_iter().flat_map(|kind| [0, 1, 2, 3].map(|form| whole(kind, form))).collect()
 }
 
-/// What a request gets.
-pub(crate) struct Reply {
-    pub(crate) answer: usize,
-    pub(crate) has_body: bool,
-    pub(crate) closes: bool,
-}
-
-/// Takes the first request out of what has come; `None`: it is not whole.
-pub(crate) fn take(bytes: &mut Vec<u8>) -> Option<Reply> {
+/// Takes the first request out of what has come, and gives the place of its answer; `None`: it is not whole.
+pub(crate) fn take(bytes: &mut Vec<u8>) -> Option<usize> {
     let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
         return (bytes.len() > HEAD).then(|| bad(bytes));
     };
@@ -50,13 +45,13 @@ pub(crate) fn take(bytes: &mut Vec<u8>) -> Option<Reply> {
     Some(core::str::from_utf8(&head).ok().and_then(answer).unwrap_or_else(|| bad(bytes)))
 }
 
-fn bad(bytes: &mut Vec<u8>) -> Reply {
+fn bad(bytes: &mut Vec<u8>) -> usize {
     bytes.clear();
-    Reply { answer: BAD + CLOSES, has_body: true, closes: true }
+    BAD + CLOSES
 }
 
-/// The reply to a head; `None` where it is wrong, or the request has a body.
-fn answer(head: &str) -> Option<Reply> {
+/// The place of the answer to a head; `None` where it is wrong, or the request has a body.
+fn answer(head: &str) -> Option<usize> {
     let mut lines = head.split("\r\n");
     let mut words = lines.next()?.split(' ');
     let (method, target, version) = (words.next()?, words.next()?, words.next()?);
@@ -76,5 +71,5 @@ fn answer(head: &str) -> Option<Reply> {
         ("GET" | "HEAD", _) => MISSING,
         _ => METHOD,
     };
-    Some(Reply { answer: place + usize::from(closes) * CLOSES, has_body: method != "HEAD", closes })
+    Some(place + usize::from(closes) * CLOSES + usize::from(method == "HEAD") * BARE)
 }

@@ -1,7 +1,8 @@
 //! Packet rings and filters of a program: frames in, frames out, under the filters that it may use.
 //!
 //! A [`Ring`] owns its pages: the control page, receive slots, send slots, and half a page for each send slot, which
-//! holds the bytes of a frame behind its header.
+//! holds the bytes of a frame behind its header. A native program has them in a [`Window`], the keeper of ExOS's wire
+//! in a mapping of its own.
 //!
 //! Invariant: a send slot and its half page are written only while the kernel has none of them.
 
@@ -9,8 +10,9 @@ extern crate alloc;
 
 use crate::address_space::Access;
 use crate::page::Allocator;
-use crate::syscall;
+use crate::predicate::{Operator, wait_any, word};
 use crate::window::{WINDOW_PAGES, Window};
+use crate::{clock, syscall};
 use abi::limits::{PAGE_SIZE, SEND_HEADER};
 use abi::packet_filter::{Atom, FilterSpecification};
 use abi::packet_ring::{FRAME_OFFSET, RECEIVE_SLOT, RECEIVED, RingSpecification, SEND_SLOT, SLOTS, SendSlot, owner};
@@ -41,15 +43,12 @@ pub fn hardware_address(interface: u64) -> Option<[u8; 6]> {
     (info.frame_bytes.load(Acquire) != 0).then(|| core::array::from_fn(|at| bytes[at]))
 }
 
-/// Random words for the secret key of a stack.
-///
-/// # Errors
-/// The kernel's refusals of `entropy_read`: `Absent` where the machine has no random numbers.
-pub fn secret() -> Result<[u64; 2], Failure> {
-    let mut key = [0_u64; 2];
-    // SAFETY: the kernel writes the 16 bytes of `key`, which is borrowed for the call.
-    unsafe { syscall::entropy_read(UserAddress((&raw mut key) as u64), 16) }?;
-    Ok(key)
+/// A key for a stack: random words, or the time where the machine has no random numbers.
+pub fn secret() -> [u64; 2] {
+    let mut key = [clock::ticks(), clock::now()];
+    // SAFETY: the kernel writes the 16 bytes of `key`, which is borrowed for the call, or nothing.
+    let _ = unsafe { syscall::entropy_read(UserAddress((&raw mut key) as u64), 16) };
+    key
 }
 
 /// The load of `size` bytes at a byte of the frame equals a value.
@@ -89,17 +88,49 @@ pub fn insert(key: KeyIndex, wanted: &FilterSpecification, atoms: &[Atom]) -> Re
     again(|| unsafe { syscall::filter_insert(key, at) })
 }
 
+/// Where the pages of a ring are mapped.
+pub trait RingMemory {
+    /// All of their words.
+    fn words(&self) -> &[AtomicU64];
+
+    /// Copies bytes out.
+    fn read(&self, offset: usize, bytes: &mut [u8]);
+
+    /// Copies bytes in.
+    fn write(&self, offset: usize, bytes: &[u8]);
+}
+
+impl RingMemory for Window {
+    fn words(&self) -> &[AtomicU64] {
+        self.words()
+    }
+
+    fn read(&self, offset: usize, bytes: &mut [u8]) {
+        self.read(offset, bytes);
+    }
+
+    fn write(&self, offset: usize, bytes: &[u8]) {
+        self.write(offset, bytes);
+    }
+}
+
 /// A ring that the running environment made.
 #[derive(Debug)]
-pub struct Ring {
+pub struct Ring<M = Window> {
     /// The page that is the kernel's record of it.
     pub page: PageNumber,
     pages: Vec<PageNumber>,
-    window: Window,
+    memory: M,
     receive_slots: usize,
     send_slots: usize,
     next: usize,
     next_send: usize,
+}
+
+/// Pages of the ring proper, and all pages, for so many slots.
+pub const fn ring_pages(receive_slots: usize, send_slots: usize) -> (usize, usize) {
+    let of_ring = 1 + receive_slots / 2 + send_slots / 8;
+    (of_ring, of_ring + send_slots / 2)
 }
 
 impl Ring {
@@ -108,14 +139,33 @@ impl Ring {
     /// # Errors
     /// The kernel's refusals of `page_become`; `TooMany` where one window cannot hold all pages.
     pub fn new(receive_slots: usize, send_slots: usize) -> Result<Self, Failure> {
-        let of_ring = 1 + receive_slots / 2 + send_slots / 8;
-        let mut pages = vec![PageNumber::NONE; of_ring + send_slots / 2];
+        let mut pages = vec![PageNumber::NONE; ring_pages(receive_slots, send_slots).1];
         if pages.len() > WINDOW_PAGES {
             return Err(Error::TooMany.about(WINDOW_PAGES as u64));
         }
-        let page = Allocator::own().allocate()?;
         Allocator::own().allocate_many(&mut pages)?;
         let window = Window::open(&pages, KeyIndex::FIRST, Access::WRITE)?;
+        // SAFETY: the pages are fresh, and the window alone shows them.
+        unsafe { Self::over(pages, window, receive_slots, send_slots) }
+    }
+}
+
+impl<M: RingMemory> Ring<M> {
+    /// Makes one of pages of the own, [`ring_pages`] in number, that are mapped in `memory`.
+    ///
+    /// # Errors
+    /// The kernel's refusals of `page_become`.
+    ///
+    /// # Safety
+    /// `memory` shows these pages, and no reference covers them but to atomics.
+    pub unsafe fn over(
+        pages: Vec<PageNumber>,
+        memory: M,
+        receive_slots: usize,
+        send_slots: usize,
+    ) -> Result<Self, Failure> {
+        let page = Allocator::own().allocate()?;
+        let of_ring = ring_pages(receive_slots, send_slots).0;
         let numbers: Vec<u64> = pages.iter().take(of_ring).map(|page| page.0).collect();
         let wanted = RingSpecification {
             receive_slots: receive_slots as u64,
@@ -123,9 +173,10 @@ impl Ring {
             pages: numbers.as_ptr() as u64,
         };
         let at = (&raw const wanted) as u64;
-        // SAFETY: the kernel reads the specification and the numbers; what it writes are pages of a window, of atomics.
+        // SAFETY: the kernel reads the specification and the numbers; what it writes are pages of atomics, as the
+        // caller says.
         unsafe { syscall::page_become(KeyIndex::FIRST, page, PageKind::PacketRing as u64, at) }?;
-        Ok(Self { page, pages, window, receive_slots, send_slots, next: 0, next_send: 0 })
+        Ok(Self { page, pages, memory, receive_slots, send_slots, next: 0, next_send: 0 })
     }
 
     /// Directs the frames of a filter here, on which the own first key has *own*.
@@ -138,11 +189,19 @@ impl Ring {
 
     /// The word that changes when a frame has come.
     pub fn received(&self) -> &AtomicU64 {
-        &self.window.words()[RECEIVED as usize / 8]
+        &self.memory.words()[RECEIVED as usize / 8]
     }
 
     fn owner(&self, slot: usize) -> &AtomicU64 {
-        &self.window.words()[SLOTS as usize / 8 + 2 * slot]
+        &self.memory.words()[SLOTS as usize / 8 + 2 * slot]
+    }
+
+    /// Sleeps until a frame waits, no longer than until a time. `seen` is what [`Self::received`] was before the last
+    /// look for frames.
+    pub fn wait(&self, seen: u64, until: u64) {
+        if !self.has_frame() {
+            let _ = wait_any(&[&[word(self.received(), Operator::NotEqual, seen)]], Some(until));
+        }
     }
 
     /// Whether a frame waits.
@@ -162,7 +221,7 @@ impl Ring {
             let (some, begin) = (left.min(RECEIVE_SLOT as usize - at), frame.len());
             frame.resize(begin + some, 0);
             let slot = PAGE_SIZE as usize + self.next * RECEIVE_SLOT as usize;
-            self.window.read(slot + at, &mut frame[begin..]);
+            self.memory.read(slot + at, &mut frame[begin..]);
             self.owner(self.next).store(0, Release);
             self.next = (self.next + 1) % self.receive_slots;
             (left, at) = (left - some, 0);
@@ -172,7 +231,7 @@ impl Ring {
 
     fn send_words(&self, slot: usize) -> &[AtomicU64] {
         let first = (PAGE_SIZE as usize * (1 + self.receive_slots / 2) + slot * SEND_SLOT as usize) / 8;
-        &self.window.words()[first..first + SEND_SLOT as usize / 8]
+        &self.memory.words()[first..first + SEND_SLOT as usize / 8]
     }
 
     /// Whether a frame would be taken now.
@@ -192,8 +251,9 @@ impl Ring {
         if body.len() > BODY {
             return Err(Error::TooMany.about(BODY as u64));
         }
-        let (place, within) = (1 + self.receive_slots / 2 + self.send_slots / 8 + slot / 2, slot % 2 * BODY);
-        self.window.write(place * PAGE_SIZE as usize + within, body);
+        let (of_ring, _) = ring_pages(self.receive_slots, self.send_slots);
+        let (place, within) = (of_ring + slot / 2, slot % 2 * BODY);
+        self.memory.write(place * PAGE_SIZE as usize + within, body);
         let words = self.send_words(slot);
         for (word, bytes) in words[4..20].iter().zip(header.chunks(8)) {
             let mut all = [0; 8];

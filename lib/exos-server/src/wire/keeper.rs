@@ -143,7 +143,7 @@ impl Keeper {
     fn run(&mut self, state: &'static Lock<Server>, notice: &'static [AtomicU64]) -> ! {
         loop {
             let work = notice[NETWORK_WORK].load(Acquire);
-            let received = self.stack.link().card.received().load(Acquire);
+            let received = self.stack.link().card.ring.received().load(Acquire);
             let now = now();
             self.stack.poll(now);
             let is_settling = {
@@ -158,7 +158,7 @@ impl Keeper {
                 wait::kick_idle();
             }
             self.stack.flush(now);
-            if !self.stack.link().card.has_frame() {
+            if !self.stack.link().card.ring.has_frame() {
                 self.sleep(notice, work, received);
             }
         }
@@ -173,11 +173,11 @@ impl Keeper {
     fn sleep(&self, notice: &'static [AtomicU64], work: u64, received: u64) {
         let mut terms = vec![
             word(&notice[NETWORK_WORK], Operator::NotEqual, work),
-            word(self.stack.link().card.received(), Operator::NotEqual, received),
+            word(self.stack.link().card.ring.received(), Operator::NotEqual, received),
         ];
         let deadline = self.stack.deadline();
         let mut end = if deadline.is_never() { u64::MAX } else { deadline.micros().saturating_mul(1000) };
-        if !self.stack.link().card.has_room() || self.is_starved {
+        if !self.stack.link().card.ring.has_room() || self.is_starved {
             end = end.min(runtime::clock::now() + FULL);
         }
         if runtime::clock::now() < self.begun + PATIENCE {

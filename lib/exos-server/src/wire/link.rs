@@ -60,11 +60,11 @@ impl Link for CardLink {
     }
 
     fn receive(&mut self, frame: &mut Vec<u8>) -> bool {
-        self.card.receive(frame)
+        self.card.ring.receive(frame)
     }
 
     fn has_room(&self) -> bool {
-        self.card.has_room()
+        self.card.ring.has_room()
     }
 
     fn send(&mut self, head: &[u8], parts: &[Part]) -> Result<(), Full> {
