@@ -148,9 +148,9 @@ impl InternetSocket {
         own.into_iter().chain(self.incoming_channels().iter().map(|channel| channel.change_term())).collect()
     }
 
-    /// A number that differs once another datagram has come, or an error.
+    /// A number that differs once another datagram has come, or an error, or the socket was shut down.
     pub(super) fn datagram_stamp(&self) -> u64 {
-        let own = [page::SENT, page::CAME, page::ERROR].map(|index| self.word(index).load(Acquire));
+        let own = [page::SENT, page::CAME, page::ERROR, page::DONE].map(|index| self.word(index).load(Acquire));
         let channels = self.incoming_channels();
         let all = own.into_iter().chain(channels.iter().map(|channel| channel.sent()));
         all.fold(0, |sum: u64, word| sum.wrapping_mul(31).wrapping_add(word))
