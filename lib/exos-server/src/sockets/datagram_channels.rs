@@ -12,7 +12,6 @@ use crate::dispatch::{Answer, FileServer};
 use crate::pages::page_acl::{Access, put_under};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
-use exos::wait;
 use internet::address::Endpoint;
 use internet::page;
 use linux_abi::errno::Result;
@@ -112,7 +111,7 @@ impl FileServer {
     fn announce_channels(&mut self, receiver: NodeId) {
         if let Ok(socket) = self.socket_of(receiver) {
             socket.page.words()[page::CHANGES].fetch_add(1, SeqCst);
-            wait::kick_idle();
+            self.datagrams_changed(receiver);
         }
     }
 

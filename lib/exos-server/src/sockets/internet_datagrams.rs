@@ -14,7 +14,7 @@ use internet::control::Sending;
 use internet::datagram::{HEAD_BYTES, Head, LONGEST};
 use internet::echo;
 use internet::option::{self, Sort, place};
-use internet::page::{self, RING, state};
+use internet::page::{self, RING, state, watch};
 use internet::port_table::Protocol;
 use internet::ring::{Ring, advance};
 use linux_abi::errno::{Errno, Result};
@@ -196,7 +196,7 @@ impl FileServer {
                 let is_told = socket.remote == to || wants(place::RECEIVE_ERRORS) || wants(place::RECEIVE_ERRORS_6);
                 if is_told {
                     socket.page.words()[page::ERROR].store(u64::from(Errno::ECONNREFUSED.number()), SeqCst);
-                    wait::kick_idle();
+                    self.datagrams_changed(node);
                 }
                 Ok((0, None))
             }
@@ -317,8 +317,19 @@ impl FileServer {
             socket.note_oldest();
             socket.page.words()[page::CAME].fetch_add(1, SeqCst);
         }
-        wait::kick_idle();
+        self.datagrams_changed(node);
         self.socket_of(node).map_or(0, |socket| socket.page.words()[page::READER].load(Acquire))
+    }
+
+    /// Those who wait for a socket for datagrams look again.
+    pub(crate) fn datagrams_changed(&mut self, node: NodeId) {
+        wait::kick_idle();
+        if let Ok(socket) = self.socket_of(node)
+            && socket.page.words()[page::WATCH].load(SeqCst) != 0
+        {
+            let page = socket.page.clone();
+            self.ring_bells(&page, watch::SENT);
+        }
     }
 
     /// See [`unix_core::server::protocol::InternetRequest::Receive`].

@@ -351,13 +351,13 @@ impl FileServer {
     pub(crate) fn wire_error(&mut self, local: Endpoint, remote: Endpoint, error: Errno) {
         let net = self.net();
         let draw = net.draw();
-        let Some(socket) = net.table.receiver(Protocol::Udp, local, remote, draw) else { return };
-        let Ok(socket) = self.socket_of(socket) else { return };
+        let Some(node) = net.table.receiver(Protocol::Udp, local, remote, draw) else { return };
+        let Ok(socket) = self.socket_of(node) else { return };
         let wants = |place| option::value(&socket.page, place) != 0;
         let is_told = socket.remote == remote && error == Errno::ECONNREFUSED;
         if is_told || wants(place::RECEIVE_ERRORS) || wants(place::RECEIVE_ERRORS_6) {
             socket.page.words()[page::ERROR].store(u64::from(error.number()), SeqCst);
-            wait::kick_idle();
+            self.datagrams_changed(node);
         }
     }
 }

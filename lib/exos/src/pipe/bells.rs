@@ -1,20 +1,15 @@
 //! Bells of a pipe: how a thread that waits for many pipes or Unix sockets is told that one of them changed.
 //!
-//! It is `internet::bell` with two words in the first page of a pipe, one for each side that may wait. A change that a
-//! sleeper asks for is kept in the thread that made it. That thread calls the server when its call ends, or before it
-//! sleeps: it holds no lock then.
+//! The first page of a pipe has two words that ask for bells (`wait::bells`), one for each side that may wait.
 //! Invariants:
 //! - every change that ends a wait at a side rings there;
 //! - a process that is destroyed rings nothing: a sleeper watches the end of a process at the other side, too.
 
 use super::pipe_end::{HOLDERS_TO_READ, HOLDERS_TO_WRITE, Pipe, READERS, Side, WRITERS};
 use crate::hw::current::is_adopted;
-use crate::server::client;
-use crate::wait::wait_state;
+use crate::wait::bells;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use internet::bell::Watch;
-use internet::page::watch::SENT;
+use core::sync::atomic::Ordering::Relaxed;
 use runtime::clock;
 use runtime::predicate::{self, Term};
 
@@ -34,10 +29,8 @@ impl Pipe {
         if self.word(WITHOUT).load(Relaxed) != 0 {
             return false;
         }
-        // The bell is read after the word: see `internet::bell`.
-        let asks = |before| Watch(before).and(SENT, bell, client::bell(bell).load(SeqCst), false).0;
         let words = [(side.reads(), WATCH_TO_READ), (side.writes(), WATCH_TO_WRITE)];
-        words.into_iter().filter(|(has, _)| *has).for_each(|(_, at)| _ = self.word(at).update(SeqCst, SeqCst, asks));
+        words.into_iter().filter(|(has, _)| *has).for_each(|(_, at)| bells::ask(self.word(at), bell));
         true
     }
 
@@ -54,10 +47,7 @@ impl Pipe {
     /// Something changed that a reader, or a writer, waits for.
     #[inline]
     pub(super) fn tell_bells(&self, readers: bool) {
-        let at = if readers { WATCH_TO_READ } else { WATCH_TO_WRITE };
-        if self.word(at).load(SeqCst) != 0 {
-            self.ring_bells(at);
-        }
+        bells::tell(self.word(if readers { WATCH_TO_READ } else { WATCH_TO_WRITE }));
     }
 
     /// Something changed at a side that the other one waits for.
@@ -69,16 +59,6 @@ impl Pipe {
             self.tell_bells(false);
         }
         crate::wait::kick_idle();
-    }
-
-    #[inline(never)]
-    fn ring_bells(&self, at: usize) {
-        let asked = Watch(self.word(at).load(SeqCst));
-        if is_adopted() && asked.wants(SENT, |bell| client::bell(bell).load(SeqCst)) {
-            let bells = Watch(self.word(at).swap(0, SeqCst)).bells();
-            wait_state().bells.fetch_or(bells, Relaxed);
-            wait_state().notes_uses.store(true, Relaxed);
-        }
     }
 }
 

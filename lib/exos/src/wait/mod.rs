@@ -1,5 +1,6 @@
 //! Blocking: always a wakeup predicate, always ended by a signal that calls a function of the program.
 
+pub(crate) mod bells;
 pub mod cpu_placement;
 mod wait_state;
 

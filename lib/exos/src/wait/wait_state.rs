@@ -16,7 +16,7 @@ pub struct WaitState {
     pub signalled: AtomicBool,
     /// Whether its call has noted descriptions that it uses.
     pub notes_uses: AtomicBool,
-    /// Bells that it has to ring, from bit 0 on: see `pipe::bells`.
+    /// Bells that it has to ring, from bit 0 on: see `wait::bells`.
     pub bells: AtomicU64,
     /// One more than `SignalState::watched_closes` when its call first watched something for the coming sleep; 0: it
     /// watches nothing.

@@ -5,20 +5,23 @@ use crate::descriptor::file_ops::FileOps;
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::poll_event::Event;
 use crate::hw::usercopy;
-use crate::wait;
+use crate::wait::{self, bells};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use internet::page::watch;
 use linux_abi::errno::{Errno, Result};
 use runtime::exposed::PageStamp;
 use runtime::predicate::{Operator, Term, word};
 use runtime::{PageNumber, clock};
 
-/// Words of the cell: the count; how often it was added to; how often it was read; when it became one to read.
+/// Words of the cell: the count; how often it was added to; how often it was read; when it became one to read; who asks
+/// for bells.
 const COUNT: usize = 0;
 const ADDED: usize = 1;
 const TAKEN: usize = 2;
 const FILLED_AT: usize = 3;
+const WATCH: usize = 4;
 /// The highest count.
 const HIGHEST: u64 = u64::MAX - 1;
 
@@ -52,8 +55,7 @@ impl EventCounter {
         let taken = |count: u64| if self.by_ones { count.min(1) } else { count };
         let change = |count: u64| (count > 0).then(|| count - taken(count));
         let before = self.cell.word(COUNT).fetch_update(SeqCst, Acquire, change).ok()?;
-        self.cell.word(TAKEN).fetch_add(1, SeqCst);
-        wait::kick_idle();
+        self.changed(TAKEN);
         Some(taken(before))
     }
 
@@ -64,10 +66,15 @@ impl EventCounter {
         }
         let added = self.cell.word(COUNT).fetch_update(SeqCst, Acquire, change).is_ok();
         if added {
-            self.cell.word(ADDED).fetch_add(1, SeqCst);
-            wait::kick_idle();
+            self.changed(ADDED);
         }
         added
+    }
+
+    fn changed(&self, stamp: usize) {
+        self.cell.word(stamp).fetch_add(1, SeqCst);
+        bells::tell(self.cell.word(WATCH));
+        wait::kick_idle();
     }
 
     fn write_number(&self, description: &OpenFile, more: u64) -> Result<u64> {
@@ -131,6 +138,11 @@ impl FileOps for EventCounter {
     fn edge_terms(&self, event: Event) -> Vec<Term> {
         let word_of = self.cell.word(stamp_of(event));
         Vec::from([word(word_of, Operator::NotEqual, word_of.load(Acquire))])
+    }
+
+    fn ask_for_bell(&self, asked: u64, bell: u32, each: bool) -> Option<u64> {
+        let can_ring = !each && asked & watch::SENT != 0;
+        can_ring.then(|| bells::ask(self.cell.word(WATCH), bell)).map(|()| 0)
     }
 
     fn gone(&self) {

@@ -14,7 +14,7 @@ use super::internet_socket::InternetSocket;
 use crate::hw::domain::domain;
 use crate::hw::mapping::{Mapping, PAGE_WORDS};
 use crate::server::client;
-use crate::wait;
+use crate::wait::{self, bells};
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -221,6 +221,11 @@ impl InternetSocket {
         fresh
     }
 
+    /// Has a bell ring for what comes by channels. One that is made later changes the page of the socket.
+    pub(super) fn ask_channels_for_bell(&self, bell: u32) {
+        self.incoming_channels().iter().for_each(|channel| bells::ask(channel.word(page::WATCH), bell));
+    }
+
     /// Sends a datagram by the channel, if that leads to where it goes and has room.
     #[inline]
     pub(super) fn send_by_channel(
@@ -244,6 +249,7 @@ impl InternetSocket {
         let is_put = channel.put(short, bytes)?;
         drop(held);
         if is_put {
+            bells::tell(channel.word(page::WATCH));
             wait::set_yield_target(channel.word(page::READER).load(Relaxed));
             wait::kick_idle();
         }

@@ -510,7 +510,8 @@ impl FileOps for InternetSocket {
         let can_ring = match (self.sort, self.state()) {
             (Sort::Tcp, state::LISTENING) => true,
             (Sort::Tcp, state::CONNECTED) => self.link().is_some(),
-            _ => false,
+            (Sort::Tcp, _) => false,
+            _ => !each && watch & page::watch::SENT != 0,
         };
         if !can_ring {
             return None;
@@ -518,6 +519,9 @@ impl FileOps for InternetSocket {
         // The bell is read after the word: see `internet::bell`.
         let asks = |before| Watch(before).and(watch, bell, client::bell(bell).load(SeqCst), each).0;
         self.word(page::WATCH).update(SeqCst, SeqCst, asks);
+        if self.sort != Sort::Tcp {
+            self.ask_channels_for_bell(bell);
+        }
         self.bell_name()
     }
 

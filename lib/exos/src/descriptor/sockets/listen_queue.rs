@@ -8,7 +8,7 @@ use crate::hw::domain::domain;
 use crate::hw::mapping::{Mapping, lock_in};
 use crate::pipe::{self, Pipe, Side};
 use crate::server::client;
-use crate::wait;
+use crate::wait::{self, bells};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use linux_abi::errno::{Errno, Result};
@@ -22,6 +22,8 @@ pub(crate) const TAKEN: usize = 2;
 pub(crate) const BACKLOG: usize = 3;
 /// When the first came of those that wait: see `FileOps::filled_at`.
 pub(crate) const FILLED_AT: usize = 10;
+/// Who asks for bells: see `wait::bells`.
+pub(crate) const WATCH: usize = 11;
 /// In place of how many may wait: `shutdown` has ended the listening, and who waits to accept learns of that.
 pub(crate) const SHUT: u64 = u64::MAX;
 /// Where the requests begin, three words each (stamps of the first pages of two pipes, and the number by which the server
@@ -103,6 +105,7 @@ impl Socket {
         }
         words[CAME].store(came.wrapping_add(1), SeqCst);
         drop(held);
+        bells::tell(&words[WATCH]);
         wait::kick_idle();
         for _ in 1..self.descriptors() {
             incoming.held(Side::Read, domain().environment());

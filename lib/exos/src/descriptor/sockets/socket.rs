@@ -3,7 +3,7 @@
 //!
 //! Names lie with the server.
 
-use super::listen_queue::{BACKLOG, CAME, FILLED_AT, SHUT, TAKEN};
+use super::listen_queue::{BACKLOG, CAME, FILLED_AT, SHUT, TAKEN, WATCH};
 use super::scm_rights;
 use super::socket_shared::{Settings, SharedSocketState, first_of};
 use crate::attributes::attributes;
@@ -17,7 +17,7 @@ use crate::hw::usercopy;
 use crate::pipe::message_frames::{Frame, LONGEST, Manner};
 use crate::pipe::{self, Pipe, Side};
 use crate::server::client::Peer;
-use crate::wait::{self, WakeReason};
+use crate::wait::{self, WakeReason, bells};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -274,6 +274,7 @@ impl Socket {
         ends.incoming.iter().filter(|_| reads).for_each(Pipe::shut);
         if let Some(words) = self.queue_words().filter(|_| reads) {
             words[BACKLOG].store(SHUT, SeqCst);
+            bells::tell(&words[WATCH]);
             wait::kick_idle();
         }
     }
@@ -635,10 +636,14 @@ impl FileOps for Socket {
         }
     }
 
-    /// It has the bells of its pipes.
+    /// It has the bells of its pipes, or one of its queue.
     fn ask_for_bell(&self, asked: u64, bell: u32, each: bool) -> Option<u64> {
-        if each || asked & watch::SENT == 0 || self.queue_words().is_some() {
+        if each || asked & watch::SENT == 0 {
             return None;
+        }
+        if let Some(words) = self.queue_words() {
+            bells::ask(&words[WATCH], bell);
+            return Some(0);
         }
         let ends = self.ends();
         let outgoing = || ends.outgoing.iter().all(|pipe| pipe.ask_for_bell(Side::Write, bell));
