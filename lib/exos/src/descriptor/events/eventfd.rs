@@ -15,8 +15,8 @@ use runtime::exposed::PageStamp;
 use runtime::predicate::{Operator, Term, word};
 use runtime::{PageNumber, clock};
 
-/// Words of the cell: the count; how often it was added to; how often it was read; when it became one to read; who asks
-/// for bells.
+/// Words of the cell: the count; how often it was added to; how often it was read; when it became one to read; the
+/// bells that sleepers ask for.
 const COUNT: usize = 0;
 const ADDED: usize = 1;
 const TAKEN: usize = 2;

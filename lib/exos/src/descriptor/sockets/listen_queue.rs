@@ -22,7 +22,7 @@ pub(crate) const TAKEN: usize = 2;
 pub(crate) const BACKLOG: usize = 3;
 /// When the first came of those that wait: see `FileOps::filled_at`.
 pub(crate) const FILLED_AT: usize = 10;
-/// Who asks for bells: see `wait::bells`.
+/// Bells that sleepers ask for: see `wait::bells`.
 pub(crate) const WATCH: usize = 11;
 /// In place of how many may wait: `shutdown` has ended the listening, and who waits to accept learns of that.
 pub(crate) const SHUT: u64 = u64::MAX;
