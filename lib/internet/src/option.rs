@@ -141,7 +141,7 @@ const MOST: i32 = i32::MAX;
 const BUFFER_MOST: i32 = 212_992;
 
 /// The rows; those that [`place`] names come first.
-static TABLE: [Row; 88] = [
+static TABLE: [Row; 87] = [
     row(SOCKET, 2, All, Flag, 0),
     row(SOCKET, 15, All, Flag, 0),
     row(IPV6, 26, Inet6, Flag, 0),
@@ -190,7 +190,6 @@ static TABLE: [Row; 88] = [
     row(SOCKET, 45, All, Flag, 0),
     row(SOCKET, 46, All, Within(0, MOST), 0),
     // ip(7): options, what comes with a message, path MTU, groups.
-    row(IP, 4, All, Any, 0),
     row(IP, 6, All, Flag, 0),
     row(IP, 7, All, Flag, 0),
     row(IP, 10, All, Within(0, 5), 1),

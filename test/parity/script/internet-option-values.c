@@ -44,6 +44,16 @@ static void one(int made, const struct option *option) {
     printf("\n");
 }
 
+// A socket has no options of IP: sshd refuses a connection that has some.
+static void ip_options(int made) {
+    char large[64] = {1};
+    socklen_t bytes = sizeof large;
+    int gets = getsockopt(made, IPPROTO_IP, IP_OPTIONS, large, &bytes);
+    printf("IP_OPTIONS: %s %d", said(gets), (int)bytes);
+    printf(" %s", said(setsockopt(made, IPPROTO_IP, IP_OPTIONS, NULL, 0)));
+    printf(" %s\n", said(setsockopt(made, IPPROTO_IP, IP_OPTIONS, large, 44)));
+}
+
 int main(void) {
     begin();
     for (int kind = SOCK_STREAM; kind <= SOCK_DGRAM; kind++)
@@ -52,6 +62,8 @@ int main(void) {
                 int made = socket(family, kind, 0);
                 printf("%d ", kind), one(made, &options[at]), close(made);
             }
+            int made = socket(family, kind, 0);
+            ip_options(made), close(made);
         }
     return 0;
 }

@@ -37,6 +37,7 @@ mod named {
     pub(super) const UPPER: (u32, u32) = (6, 31);
     pub(super) const RAW_FILTER: (u32, u32) = (255, 1);
     pub(super) const RAW_FILTER_V6: (u32, u32) = (58, 1);
+    pub(super) const IP_OPTIONS: (u32, u32) = (0, 4);
     pub(super) const JOIN: (u32, u32) = (0, 35);
     pub(super) const LEAVE: (u32, u32) = (0, 36);
     pub(super) const INTERFACE: (u32, u32) = (0, 32);
@@ -52,6 +53,8 @@ const LEAVE_ANY: u32 = 45;
 const ANY_GROUP_BYTES: usize = 136;
 
 const NANOSECONDS: u64 = 1_000_000_000;
+/// The most bytes of options that a header of IP has.
+const MOST_IP_OPTIONS: i32 = 40;
 /// The longest value that is read.
 const LONGEST: u64 = 256;
 /// The number of the loopback device.
@@ -120,6 +123,9 @@ fn set_internet(socket: &InternetSocket, option: (u32, u32), from: u64, bytes: u
             Ok(())
         }
         named::FILTER => needed(4),
+        named::IP_OPTIONS if length > MOST_IP_OPTIONS => Err(Errno::EINVAL),
+        // No packet carries options. An end of options and padding ask for none.
+        named::IP_OPTIONS => value.iter().all(|byte| *byte <= 1).then_some(()).ok_or(Errno::EOPNOTSUPP),
         option => set_for_groups(socket, option, &value),
     }
 }
@@ -279,7 +285,7 @@ fn value_of(socket: &InternetSocket, option: (u32, u32), room: usize) -> Result<
             Ok(unix_core::uapi::bytes(&[time / NANOSECONDS, time % NANOSECONDS / 1000]))
         }
         named::PEER_CREDENTIALS => Ok([0u32, u32::MAX, u32::MAX].iter().flat_map(|half| half.to_le_bytes()).collect()),
-        named::DEVICE => Ok(Vec::new()),
+        named::DEVICE | named::IP_OPTIONS => Ok(Vec::new()),
         named::CONGESTION if socket.sort == Sort::Tcp => {
             let mut name = CONGESTION.to_vec();
             name.resize(16, 0);
