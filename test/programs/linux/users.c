@@ -269,13 +269,15 @@ static int pass(int socket, int file) {
     return sendmsg(socket, &message, 0) == 1 ? 0 : -1;
 }
 
-// User 0 passes what it opened later to children that became another user, as servers with workers do.
-static void with_descriptors(void) {
-    int channel[2], ends[2], pair[2];
+// User 0 passes what it opened later to children that became another user, or become it while it is on its way, as servers
+// with workers do.
+static void with_descriptors_passed(int early) {
+    int channel[2], passed[2], ends[2], pair[2];
     char byte;
-    CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, channel));
+    CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, channel) && !pipe(passed));
     pid_t child = fork();
     if (!child) {
+        CHECK(!early || read(passed[0], &byte, 1) == 1);
         CHECK(!setgroups(0, NULL) && !setgid(100) && !setuid(1000) && write(channel[1], "r", 1) == 1);
         int got = pass(channel[1], -1), other = pass(channel[1], -1), secret = pass(channel[1], -1);
         CHECK(read(got, &byte, 1) == 1 && byte == 'p' && write(other, "o", 1) == 1 && read(other, &byte, 1) == 1 && byte == 'b');
@@ -285,15 +287,19 @@ static void with_descriptors(void) {
         CHECK(status_of(below) == 5 << 8);
         _exit(7);
     }
-    CHECK(read(channel[0], &byte, 1) == 1 && !pipe(ends) && !socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+    CHECK((early || read(channel[0], &byte, 1) == 1) && !pipe(ends) && !socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
     file("kept", 0600, 0, 0);
     int kept = open("kept", O_RDWR);
     CHECK(pwrite(kept, "s", 1, 0) == 1 && write(ends[1], "p", 1) == 1 && write(pair[0], "b", 1) == 1);
     CHECK(!pass(channel[0], ends[0]) && !pass(channel[0], pair[1]) && !pass(channel[0], kept));
     CHECK(!close(ends[0]) && !close(pair[1]) && !close(kept));
+    CHECK(!early || (write(passed[1], "p", 1) == 1 && read(channel[0], &byte, 1) == 1));
     CHECK(read(pair[0], &byte, 1) == 1 && byte == 'o' && read(pair[0], &byte, 1) == 1 && byte == 'c');
     CHECK(status_of(child) == 7 << 8 && read(pair[0], &byte, 1) == 0 && write(ends[1], "q", 1) == -1 && errno == EPIPE);
 }
+
+static void with_descriptors(void) { with_descriptors_passed(0); }
+static void with_early_descriptors(void) { with_descriptors_passed(1); }
 
 // Who shares a socket may connect it for all who have it, as long as all of them are one user: what another user has it joined to
 // nobody else opens.
@@ -499,7 +505,7 @@ int main(int count, char **arguments) {
     CHECK(in_child(with_kept_capabilities) == 0 && in_child(without_capabilities) == 0);
     puts("who kept a capability changes its groups, and no program after it");
     signal(SIGPIPE, SIG_IGN);
-    CHECK(in_child(with_descriptors) == 0);
+    CHECK(in_child(with_descriptors) == 0 && in_child(with_early_descriptors) == 0);
     puts("descriptors are passed to workers that are another user");
     CHECK(in_child(with_shared_socket) == 0);
     puts("another user joins nobody's socket to anything");

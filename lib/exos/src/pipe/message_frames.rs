@@ -157,6 +157,26 @@ impl Pipe {
         Ok(sum)
     }
 
+    /// The messages that wait, without their bytes.
+    pub fn controls_waiting(&self) -> Result<Vec<Frame>> {
+        let _held = self.lock();
+        let ring = self.ring();
+        let mut at = ring.read + checked(self.word(REMAINING).load(Acquire), ring.waiting()?)?;
+        let mut frames = Vec::new();
+        while ring.written - at >= HEADER {
+            let mut header = [0; 8];
+            self.copy_out(at, &mut header)?;
+            let (lengths, waiting) = (u64::from_le_bytes(header), ring.written - at - HEADER);
+            let control = checked(lengths >> 32, waiting)?;
+            let length = checked(lengths & 0xffff_ffff, waiting - control)?;
+            let mut frame = Frame { control: vec![0; control as usize], ..Frame::default() };
+            self.copy_out(at + HEADER, &mut frame.control)?;
+            frames.push(frame);
+            at += HEADER + control + length;
+        }
+        Ok(frames)
+    }
+
     /// What a sender of so many bytes waits for: room for them, or no reader.
     pub fn room_for(&self, bytes: u64) -> [Term; 3] {
         let ring = self.ring();

@@ -11,6 +11,7 @@ use crate::descriptor::events::timerfd::Timer;
 use crate::descriptor::object::{Device, Object};
 use crate::descriptor::open_file::OpenFile;
 use crate::hw::domain::domain;
+use crate::pipe::message_frames::Frame;
 use crate::pipe::{Pipe, Side};
 use crate::server::client;
 use crate::terminal::Terminal;
@@ -74,6 +75,33 @@ pub fn share_with_heir(socket: &Socket, description: &OpenFile) {
     let all = [record.page()].into_iter().chain(description.object.pages());
     let is_own = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.access() == area::access_list());
     budget::claim_under(&all.filter(is_own).collect::<Vec<_>>(), list);
+}
+
+/// Pages of descriptors that wait in a ring of messages and are under the list that the ring was under. A process that
+/// writes the ring cannot name pages here which it could not open itself.
+pub fn pages_waiting(ring: &Pipe, list: PageNumber) -> Vec<PageNumber> {
+    let frames = ring.controls_waiting().unwrap_or_default();
+    let is_under = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.access() == list);
+    let mut pages = Vec::new();
+    for words in frames.iter().filter_map(Frame::parts).flat_map(|(_, rights)| words_in(rights)) {
+        let [record, _, kind, _, a, b, c, d, _] = words;
+        let (pipes, other): (&[u64], u64) = match kind {
+            PIPE => (&[b], record),
+            SOCKET => (&[b, c], d),
+            COUNTER | TIMER => (&[], a),
+            _ => (&[], record),
+        };
+        pages.extend([record, other].map(PageNumber));
+        for first in pipes.iter().map(|first| PageNumber(*first)).filter(is_under) {
+            let pipe = Pipe::open_by_first(&mut domain().mappings.lock(), first, domain().session_key);
+            if let Ok(pipe) = pipe {
+                pages.extend(pipe.all_pages());
+                domain().mappings.lock().close(pipe.window());
+            }
+        }
+    }
+    pages.retain(is_under);
+    pages
 }
 
 /// It is on its way from now on.
@@ -144,12 +172,16 @@ fn pack_other(other: &dyn Any) -> Result<[u64; 5]> {
 
 /// The descriptors that bytes tell of, in the process that received them.
 pub fn unpack(bytes: &[u8]) -> impl Iterator<Item = Result<OpenFile>> {
+    words_in(bytes).map(open)
+}
+
+fn words_in(bytes: &[u8]) -> impl Iterator<Item = [u64; WORDS]> {
     bytes.chunks_exact(BYTES).map(|bytes| {
         let mut words = [0; WORDS];
         for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
             *word = u64::from_le_bytes(core::array::from_fn(|index| bytes[index]));
         }
-        open(words)
+        words
     })
 }
 

@@ -6,6 +6,9 @@
 //! to the mailbox of another user would let it send any signal.
 
 use crate::budget;
+use crate::descriptor::sockets::scm_rights;
+use crate::descriptor::sockets::socket::Socket;
+use crate::pipe::Pipe;
 use crate::process::current::process;
 use crate::process::process_record::Process;
 use crate::server::client;
@@ -79,7 +82,10 @@ pub fn reown_everything(process: &Process, lists: Lists, heir: u64) -> Result<()
         take_over_shared(&common, lists);
         Result::Ok(())
     })?;
+    let rings = foreign_rings(process, &known);
     take_over_windows(process, &known, lists, heir);
+    // Its relatives share themselves what they send from now on (`scm_rights::share_with_heir`).
+    rings.iter().for_each(|(ring, list)| take_over_shared(&scm_rights::pages_waiting(ring, *list), lists));
     let mailbox = process.signal.mailbox.lock().clone();
     budget::claim_under(mailbox.window().pages(), lists.public);
     let parent = process.signal.parent_mailbox.lock().take();
@@ -99,6 +105,15 @@ pub fn switch_principal(process: &Process, principal: u64) {
     if principal < FIRST_APART {
         process.opening_key.store(process.session_key.0, Relaxed);
     }
+}
+
+/// The rings from which its sockets receive, with the old user's lists that they are under.
+fn foreign_rings(process: &Process, known: &Known) -> Vec<(Pipe, PageNumber)> {
+    let descriptors = process.descriptors.table.lock();
+    let sockets = descriptors.iter().filter_map(|(_, description)| description.as_kind::<Socket>());
+    let rings = sockets.filter_map(|socket| socket.ends.lock().incoming.clone());
+    let rings = rings.map(|ring| (ring.pages()[0], ring)).filter(|(first, _)| known.is_foreign(*first));
+    rings.filter_map(|(first, ring)| Some((ring, exposed::page(first)?.access()))).collect()
 }
 
 /// Takes over what shows through the windows that a child would inherit.
