@@ -79,7 +79,9 @@ impl<S: PageStorage> FileTree<S> {
             }
         }
         let Body::Pages(pages) = &mut self.node_mut(id)?.body else { return Err(Errno::EINVAL) };
-        holes.iter().cloned().flatten().zip(fresh).for_each(|(index, page)| pages.put(index, page));
+        for (index, page) in holes.iter().cloned().flatten().zip(fresh) {
+            pages.put(index, page);
+        }
         holes.into_iter().flatten().for_each(|index| self.mark_page(id, index));
         Ok(())
     }

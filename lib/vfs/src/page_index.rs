@@ -38,8 +38,8 @@ impl Pages {
         self.changes
     }
 
-    /// Puts a page where none is.
-    pub fn put(&mut self, index: u64, page: u32) {
+    /// Puts a page where none is; false where one is.
+    pub fn put(&mut self, index: u64, page: u32) -> bool {
         let stretch = match index / STRETCH {
             0 => &mut self.first,
             number => self.rest.entry(number).or_default(),
@@ -48,9 +48,13 @@ impl Pages {
         if stretch.len() <= place {
             stretch.resize(place + 1, 0);
         }
+        if stretch[place] != 0 {
+            return false;
+        }
         stretch[place] = page + 1;
         self.count += 1;
         self.changes += 1;
+        true
     }
 
     /// Takes the pages from `start` to `end` out.
@@ -91,14 +95,24 @@ impl Pages {
 
     /// The first index from `start` on without a page.
     pub fn hole_from(&self, start: u64) -> u64 {
+        self.hole_within(start, u64::MAX).unwrap_or(u64::MAX)
+    }
+
+    /// The first index between two without a page.
+    pub fn hole_within(&self, start: u64, end: u64) -> Option<u64> {
         let mut next = start;
-        for (index, _) in self.from(start) {
-            if index != next {
-                break;
+        while next < end {
+            let from = next % STRETCH;
+            let most = (STRETCH - from).min(end - next) as usize;
+            let places =
+                self.stretch(next / STRETCH).and_then(|stretch| stretch.get(from as usize..)).unwrap_or_default();
+            let there = places.iter().take(most).take_while(|place| **place != 0).count();
+            next += there as u64;
+            if there < most {
+                return Some(next);
             }
-            next += 1;
         }
-        next
+        None
     }
 
     fn stretch(&self, number: u64) -> Option<&Stretch> {

@@ -350,10 +350,13 @@ fn pages_agree_with_a_map() {
                 assert_eq!(taken, expected, "step {step}");
             }
             1..6 if !model.contains_key(&index) => {
-                pages.put(index, step);
+                assert!(pages.put(index, step), "step {step}");
                 model.insert(index, step);
             }
-            _ => assert_eq!(pages.get(index), model.get(&index).copied(), "step {step}"),
+            _ => {
+                assert!(!model.contains_key(&index) || !pages.put(index, step), "step {step}");
+                assert_eq!(pages.get(index), model.get(&index).copied(), "step {step}");
+            }
         }
         assert_eq!(pages.count(), model.len() as u64);
         if step % 50 == 0 {
@@ -362,6 +365,8 @@ fn pages_agree_with_a_map() {
             assert_eq!(told, expected, "step {step}");
             let hole = (index..).find(|index| !model.contains_key(index));
             assert_eq!(Some(pages.hole_from(index)), hole, "step {step}");
+            let end = index + length % 2000;
+            assert_eq!(pages.hole_within(index, end), hole.filter(|hole| *hole < end), "step {step}");
         }
     }
 }

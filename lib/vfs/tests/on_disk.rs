@@ -46,7 +46,7 @@ impl Disk {
             let page = tree.store.allocate().expect("there is room");
             let value = self.blocks.get(&index).copied().expect("a hole is not missing");
             tree.store.bytes_mut(page).fill(value);
-            tree.put_loaded(file, index, page);
+            tree.put_loaded(file, [(index, page)]);
         }
     }
 }
@@ -208,16 +208,16 @@ fn a_page_that_was_read_is_put_where_it_is_missing_or_freed() {
     assert_eq!([0, 4, 5].map(|first| tree.count_missing(file, first, 10)), [5, 1, 0]);
     assert_eq!((tree.count_missing(file, 0, 3), tree.count_missing(ROOT, 0, 3)), (3, 0));
     let second = page(&mut tree, 9);
-    tree.put_loaded(file, 1, second);
+    tree.put_loaded(file, [(1, second)]);
     assert_eq!([0, 1, 2].map(|first| tree.count_missing(file, first, 10)), [1, 0, 3]);
     assert_eq!(tree.page_bytes(file, 1), Some(&[9; 4096][..]));
     let late = page(&mut tree, 8);
-    tree.put_loaded(file, 1, late);
+    tree.put_loaded(file, [(1, late)]);
     assert_eq!((tree.page_bytes(file, 1), tree.store.free.last()), (Some(&[9; 4096][..]), Some(&late)));
     tree.truncate(file, 2 * 4096).expect("it may be cut");
     let (cut, nowhere) = (page(&mut tree, 7), page(&mut tree, 7));
-    tree.put_loaded(file, 3, cut);
-    tree.put_loaded(ROOT, 0, nowhere);
+    tree.put_loaded(file, [(3, cut)]);
+    tree.put_loaded(ROOT, [(0, nowhere)]);
     assert!([cut, nowhere].iter().all(|page| tree.store.free.contains(page)), "pages without a place are free");
     assert_eq!(tree.page_bytes(file, 3), None);
 }
@@ -227,7 +227,7 @@ fn pages_that_programs_write_themselves_are_marked_in_the_files_that_are_asked_f
     let mut tree = tree(16);
     let file = on_disk(&mut tree, 2 * PAGE, &[]);
     let page = tree.store.allocate().expect("there is room");
-    tree.put_loaded(file, 0, page);
+    tree.put_loaded(file, [(0, page)]);
     tree.store.share(page);
     let dirty = |tree: &FileTree<HostStore>| tree.backings[&FIRST_DISK_VOLUME].dirty.get(&file).cloned();
     tree.mark_shared(FIRST_DISK_VOLUME, Some(&[file + 1].into()));

@@ -1,11 +1,11 @@
 //! Read-ahead: reads of file pages, straight from the disk into the pages of the files.
 //!
-//! C-FFS says in which blocks a part of a file lies. The disk fills fresh pages of the store, several transfers at a
-//! time. These pages become the file's, for all processes that map it. What C-FFS has in its cache is copied.
+//! C-FFS says in which blocks a part of a file lies. The disk fills pages of the store, several transfers at a time.
+//! These pages become the file's, for all processes that map it. What C-FFS has in its cache is copied.
 //!
 //! Invariants:
 //! - C-FFS writes and frees nothing while a read is under way: the keeper does both.
-//! - no page is a file's, or a process's, before its transfer has ended.
+//! - no page is a file's, or a process's, before its transfer has ended: it may have the contents of another file.
 
 use super::adapter::BLOCK;
 use super::keeper::{State, Volume, make_room};
@@ -30,7 +30,7 @@ use vfs::persistent::FIRST_DISK_VOLUME;
 /// Pages that a read brings where it does not follow the one before.
 const FIRST: u64 = 16;
 /// Most pages that a read brings: it doubles while a file is read from front to back.
-const MOST: u64 = 64;
+const MOST: u64 = 128;
 
 /// The read-ahead of the keeper.
 pub(super) struct Loader {
@@ -95,23 +95,23 @@ impl Loader {
         let system = volumes[at].system.as_mut().ok_or(Error::Stale)?;
         let disk = u64::from(volumes[at].id - FIRST_DISK_VOLUME);
         let mut is_there = self.read(disk, &places, &numbers, key);
-        let mut bytes = [0; BLOCK];
-        for (index, _) in places.iter().enumerate().filter(|(_, place)| **place == Place::Cached) {
-            is_there[index] = system.copy_block(number, first + index as u64, &mut bytes).is_ok();
+        for (index, place) in places.iter().enumerate().filter(|(_, place)| !matches!(place, Place::Device(_))) {
+            let mut bytes = [0; BLOCK];
+            if *place == Place::Cached {
+                is_there[index] = system.copy_block(number, first + index as u64, &mut bytes).is_ok();
+            }
             state.lock().server.tree.store.bytes_mut(pages[index]).copy_from_slice(&bytes);
         }
         let mut server = state.lock();
         let tree = &mut server.server.tree;
-        for ((index, page), is_there) in (first..).zip(pages).zip(&is_there) {
-            // A crash may have left bytes behind the end of the file.
-            let within = size.saturating_sub(index * PAGE_SIZE).min(PAGE_SIZE) as usize;
-            tree.store.bytes_mut(page)[within..].fill(0);
-            if *is_there {
-                tree.put_loaded(id, index, page);
-            } else {
-                tree.store.free(page);
-            }
+        // A crash may have left bytes behind the end of the file.
+        let last = size / PAGE_SIZE;
+        if let Some(page) = last.checked_sub(first).and_then(|place| pages.get(place as usize)) {
+            tree.store.bytes_mut(*page)[(size % PAGE_SIZE) as usize..].fill(0);
         }
+        let (here, lost): (Vec<_>, Vec<_>) = (first..).zip(pages).zip(&is_there).partition(|(_, is_there)| **is_there);
+        tree.put_loaded(id, here.into_iter().map(|(page, _)| page));
+        lost.into_iter().for_each(|((_, page), _)| tree.store.free(page));
         if is_there.first() == Some(&true) { Ok(()) } else { Err(Error::Io) }
     }
 
@@ -174,7 +174,7 @@ fn allocate(state: &'static State, volumes: &[Volume], count: usize) -> (Vec<u32
     let mut server = state.lock();
     make_room(&mut server.server, volumes, count as u64);
     let tree = &mut server.server.tree;
-    let pages: Vec<u32> = (0..count).map_while(|_| tree.store.allocate().ok()).collect();
+    let pages = tree.store.allocate_unfilled(count);
     let numbers = pages.iter().map(|page| PageNumber(tree.store.number(*page))).collect();
     (pages, numbers, tree.store.key())
 }

@@ -181,7 +181,7 @@ impl Server {
 
     /// What is taken over counts as what files have.
     fn has_room(&self) -> bool {
-        self.server.tree.store.quota.has_room(0)
+        self.server.tree.store.quota.has_room_for(1, 0)
     }
 
     /// See [`Request::ShareHandedOff`]: who may open a page shares it with who it is going to be.

@@ -42,10 +42,11 @@ impl PageQuota {
         self.most
     }
 
-    /// Makes sure that one more page can go to a file, where files may have `beyond` pages more than else.
+    /// Makes sure that so many more pages can go to files, where files may have `beyond` pages more than else.
     #[inline]
-    pub fn has_room(&self, beyond: u64) -> bool {
-        spare(Resource::Page) > self.reserve || self.draw(STEP, beyond) || self.draw(1, beyond)
+    pub fn has_room_for(&self, pages: u64, beyond: u64) -> bool {
+        let is_there = spare(Resource::Page) >= self.reserve + pages;
+        is_there || self.draw(STEP.max(pages), beyond) || self.draw(pages, beyond)
     }
 
     /// Pages that could still go to files.

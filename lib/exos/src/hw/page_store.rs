@@ -4,6 +4,7 @@
 use super::page_quota::PageQuota;
 use abi::page_table::MapRow;
 use alloc::collections::BTreeSet;
+use alloc::vec;
 use alloc::vec::Vec;
 use linux_abi::address_map::{FILES, FILES_END, PAGE_SIZE};
 use linux_abi::errno::{Errno, Result};
@@ -14,6 +15,8 @@ use vfs::file_data::PageStorage;
 
 /// Pages that stay for the next files when others are removed, and as many more at times.
 const AT_HAND: usize = 512;
+/// Pages that are allocated together.
+const AT_ONCE: usize = 16;
 
 /// Pages by index: the n-th lies at `FILES + n * 4096`.
 #[derive(Debug)]
@@ -21,6 +24,8 @@ pub struct PageStore {
     pages: Vec<PageNumber>,
     /// Places whose pages no file has, those that were given back last behind, and places without a page.
     at_hand: Vec<u32>,
+    /// Places with pages of zeros that no file has had.
+    fresh: Vec<u32>,
     empty: Vec<u32>,
     /// What it may have.
     pub quota: PageQuota,
@@ -35,9 +40,9 @@ pub struct PageStore {
 impl PageStore {
     /// An empty one over the boot archive, whose pages come from `from`.
     pub fn new(from: Allocator, archive: &'static [u8]) -> Self {
-        let [at_hand, empty] = [Vec::new(), Vec::new()];
+        let [at_hand, fresh, empty] = [Vec::new(), Vec::new(), Vec::new()];
         let (pages, shared, allowance) = (Vec::new(), BTreeSet::new(), PageQuota::UNLIMITED);
-        Self { pages, at_hand, empty, quota: allowance, from, shared, archive, stale_mappings: false }
+        Self { pages, at_hand, fresh, empty, quota: allowance, from, shared, archive, stale_mappings: false }
     }
 
     /// The key that opens its pages.
@@ -54,20 +59,60 @@ impl PageStore {
         FILES + u64::from(page) * PAGE_SIZE
     }
 
-    /// Puts a fresh page at an index, where nothing lies: one of so many more than files may have.
-    fn fill(&mut self, index: u32, beyond: u64) -> Result<()> {
-        if Self::address(index) >= FILES_END || !self.quota.has_room(beyond) {
+    /// Allocates so many fresh pages, which files may have beyond their share; or none.
+    fn fill(&mut self, count: usize, beyond: u64) -> Result<()> {
+        let mut places = Vec::with_capacity(count);
+        let mut pages = vec![PageNumber::NONE; count];
+        let outcome = self.fill_places(&mut places, &mut pages, beyond);
+        match outcome {
+            Ok(()) => self.fresh.append(&mut places),
+            Err(_) => self.empty.append(&mut places),
+        }
+        outcome
+    }
+
+    /// Takes empty places and maps fresh pages there.
+    fn fill_places(&mut self, places: &mut Vec<u32>, pages: &mut [PageNumber], beyond: u64) -> Result<()> {
+        for _ in 0..pages.len() {
+            let place = match self.empty.pop() {
+                Some(place) => place,
+                None => self.add_place()?,
+            };
+            places.push(place);
+        }
+        let is_within = places.iter().all(|place| Self::address(*place) < FILES_END);
+        if !is_within || !self.quota.has_room_for(places.len() as u64, beyond) {
             return Err(Errno::ENOSPC);
         }
-        let page = self.from.allocate().map_err(|_| Errno::ENOSPC)?;
-        // SAFETY: the layout keeps this range for the store, and nothing lies at this index.
-        let mapped = unsafe { self.space().map(Self::address(index), &[page], Access::WRITE) };
-        if mapped.is_err() {
-            let _ = self.from.free(page);
+        self.from.allocate_many(pages).map_err(|_| Errno::ENOSPC)?;
+        let entries = pages.iter().map(|page| page.address() | Access::WRITE.0);
+        if self.map(places, entries).is_err() {
+            let _ = self.map(places, core::iter::repeat(0));
+            self.from.free_many(pages);
             return Err(Errno::ENOSPC);
         }
-        self.pages[index as usize] = page;
+        places.iter().zip(pages).for_each(|(place, page)| self.pages[*place as usize] = *page);
         Ok(())
+    }
+
+    /// Sets the entries of some places, in which no file has a page.
+    fn map(&self, places: &[u32], entries: impl Iterator<Item = u64>) -> Result<()> {
+        let row = |(place, entry): (&u32, u64)| MapRow { address: Self::address(*place) | self.from.key.0, entry };
+        let rows: Vec<MapRow> = places.iter().zip(entries).map(row).collect();
+        // SAFETY: the layout keeps these addresses for the store, and no code borrows from the pages.
+        Ok(unsafe { self.space().edit(&rows) }?)
+    }
+
+    /// Pages for contents that are about to come, up to so many. Those that files gave back have old contents.
+    pub fn allocate_unfilled(&mut self, count: usize) -> Vec<u32> {
+        let mut pages = self.at_hand.split_off(self.at_hand.len().saturating_sub(count));
+        let missing = (count - pages.len()).saturating_sub(self.fresh.len());
+        if missing > 0 {
+            // Where that many are not there, they are allocated one by one.
+            let _ = self.fill(missing, 0);
+        }
+        pages.extend((pages.len()..count).map_while(|_| self.allocate().ok()));
+        pages
     }
 
     /// Puts a page back under the list that all pages begin with; whether it is there.
@@ -83,12 +128,10 @@ impl PageStore {
             self.bytes_mut(index).fill(0);
             return Ok(index);
         }
-        let index = match self.empty.pop() {
-            Some(index) => index,
-            None => self.add_place()?,
-        };
-        self.fill(index, beyond).inspect_err(|_| self.empty.push(index))?;
-        Ok(index)
+        if self.fresh.is_empty() && self.fill(AT_ONCE, beyond).is_err() {
+            self.fill(1, beyond)?;
+        }
+        self.fresh.pop().ok_or(Errno::ENOSPC)
     }
 
     /// A place in which no page was before.
@@ -101,10 +144,7 @@ impl PageStore {
 
     /// Gives up the pages in some places, which no file has.
     fn give_up(&mut self, places: &[u32]) {
-        let rows: Vec<MapRow> =
-            places.iter().map(|place| MapRow { address: Self::address(*place), entry: 0 }).collect();
-        // SAFETY: no code borrows from the pages: the store is borrowed.
-        let _ = unsafe { self.space().edit(&rows) };
+        let _ = self.map(places, core::iter::repeat(0));
         for place in places {
             let _ = self.from.free(core::mem::replace(&mut self.pages[*place as usize], PageNumber::NONE));
         }
@@ -129,7 +169,8 @@ impl PageStorage for PageStore {
         let free = exposed::kernel().free_pages.load(core::sync::atomic::Ordering::Relaxed);
         // The keeper's pages are charged to the keeper and count all the same.
         let held = (self.pages.len() - self.empty.len()) as u64;
-        self.quota.room().min(free).min(self.capacity().saturating_sub(held)) + self.at_hand.len() as u64
+        self.quota.room().min(free).min(self.capacity().saturating_sub(held))
+            + (self.at_hand.len() + self.fresh.len()) as u64
     }
 
     fn make_room_for(&mut self, bytes: usize) {

@@ -47,6 +47,9 @@ impl OnDisk {
 
     /// The hole in which a page lies.
     fn hole_at(&self, index: u64) -> Option<(u64, u64)> {
+        if self.hole_pages == 0 {
+            return None;
+        }
         let (first, end) = self.holes.range(..=index).next_back()?;
         (index < *end).then_some((*first, *end))
     }

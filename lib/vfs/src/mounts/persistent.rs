@@ -382,12 +382,12 @@ impl<S: PageStorage> FileTree<S> {
         let node = self.node(id)?;
         let Body::Pages(pages) = &node.body else { return Ok(()) };
         let mut at = first;
-        while let Some(index) = node.on_disk.next_data(at).filter(|index| *index < end) {
-            if pages.get(index).is_none() {
+        while let Some(data) = node.on_disk.next_data(at).filter(|index| *index < end) {
+            at = node.on_disk.next_hole(data).min(end);
+            if let Some(index) = pages.hole_within(data, at) {
                 self.missing = Some((id, index));
                 return Err(Errno::NOT_LOADED);
             }
-            at = index + 1;
         }
         Ok(())
     }
@@ -475,23 +475,27 @@ impl<S: PageStorage> FileTree<S> {
     pub fn count_missing(&self, id: NodeId, first: u64, most: u64) -> u64 {
         let Some(node) = self.nodes.get(&id) else { return 0 };
         let Body::Pages(pages) = &node.body else { return 0 };
-        let is_missing = |index: &u64| pages.get(*index).is_none() && node.on_disk.has(*index);
-        (first..).take(most as usize).take_while(is_missing).count() as u64
+        let end = node.on_disk.next_hole(first).min(first.saturating_add(most));
+        (first..end).take_while(|index| pages.get(*index).is_none()).count() as u64
     }
 
-    /// Puts a page of the store that was filled from the disk into a file, or frees it where it is not missing any
-    /// more.
-    pub fn put_loaded(&mut self, id: NodeId, index: u64, page: u32) {
-        let node = self.nodes.get_mut(&id).filter(|node| node.on_disk.has(index));
-        match node.map(|node| (node.volume, &mut node.body, &mut node.on_disk)) {
-            Some((volume, Body::Pages(pages), on_disk)) if pages.get(index).is_none() => {
-                pages.put(index, page);
-                on_disk.in_memory += 1;
-                if let Some(volume) = self.volumes.get_mut(&volume) {
-                    volume.pages += 1;
-                }
+    /// Puts pages of the store that were filled from the disk into a file, each at its index, or frees those that are
+    /// not missing any more.
+    pub fn put_loaded(&mut self, id: NodeId, loaded: impl IntoIterator<Item = (u64, u32)>) {
+        let mut node = self.nodes.get_mut(&id);
+        let mut count = 0;
+        for (index, page) in loaded {
+            let file = node.as_deref_mut().filter(|node| node.on_disk.has(index)).map(|node| &mut node.body);
+            let is_put = if let Some(Body::Pages(pages)) = file { pages.put(index, page) } else { false };
+            count += u64::from(is_put);
+            if !is_put {
+                self.store.free(page);
             }
-            _ => self.store.free(page),
+        }
+        let Some(node) = node else { return };
+        node.on_disk.in_memory += count;
+        if let Some(volume) = self.volumes.get_mut(&node.volume) {
+            volume.pages += count;
         }
     }
 
