@@ -69,19 +69,8 @@ impl<S: PageStorage> FileTree<S> {
         noted: bool,
         mut each: impl FnMut(usize, &[u8]),
     ) -> Result<u64> {
-        let now = self.now;
-        self.check_loaded(id, offset / PAGE_SIZE, offset.saturating_add(count).div_ceil(PAGE_SIZE))?;
-        let node = self.nodes.get_mut(&id).ok_or(Errno::ENOENT)?;
-        if node.is_directory() {
-            return Err(Errno::EISDIR);
-        }
-        if noted && node.note_read(now) {
-            self.changes.note_read(id);
-            self.mark(id);
-        }
-        let node = self.node(id)?;
-        let count = count.min(node.size.saturating_sub(offset));
-        match &node.body {
+        let count = self.begin_read(id, [offset, count], noted)?;
+        match &self.node(id)?.body {
             Body::Archived { start } => {
                 let from = start + offset as usize;
                 if count > 0 {
@@ -98,6 +87,48 @@ impl<S: PageStorage> FileTree<S> {
             }
             _ => return Err(Errno::EINVAL),
         }
+        Ok(count)
+    }
+
+    /// Reads as [`Self::read_noted`] does, but `each` gets the numbers of the pages that the bytes lie in. Nothing
+    /// where some lie in no page, or all in fewer than `least`.
+    pub fn read_by_pages(
+        &mut self,
+        id: NodeId,
+        [offset, count]: [u64; 2],
+        least: u64,
+        noted: bool,
+        each: impl FnMut(u64),
+    ) -> Result<Option<u64>> {
+        let node = self.node(id)?;
+        let Body::Pages(_) = &node.body else { return Ok(None) };
+        let count = count.min(node.size.saturating_sub(offset));
+        let (first, end) = (offset / PAGE_SIZE, (offset + count).div_ceil(PAGE_SIZE));
+        if end.saturating_sub(first) < least {
+            return Ok(None);
+        }
+        self.check_loaded(id, first, end)?;
+        let Body::Pages(pages) = &self.node(id)?.body else { return Ok(None) };
+        if pages.hole_within(first, end).is_some() {
+            return Ok(None);
+        }
+        (first..end).filter_map(|index| Some(self.store.number(pages.get(index)?))).for_each(each);
+        self.begin_read(id, [offset, count], noted).map(Some)
+    }
+
+    /// Records that a part of a file is read, which must be in memory; how many bytes there are.
+    fn begin_read(&mut self, id: NodeId, [offset, count]: [u64; 2], noted: bool) -> Result<u64> {
+        let now = self.now;
+        self.check_loaded(id, offset / PAGE_SIZE, offset.saturating_add(count).div_ceil(PAGE_SIZE))?;
+        let node = self.nodes.get_mut(&id).ok_or(Errno::ENOENT)?;
+        if node.is_directory() {
+            return Err(Errno::EISDIR);
+        }
+        if noted && node.note_read(now) {
+            self.changes.note_read(id);
+            self.mark(id);
+        }
+        let count = count.min(self.node(id)?.size.saturating_sub(offset));
         if count > 0 {
             self.note_event(id, linux::IN_ACCESS);
         }

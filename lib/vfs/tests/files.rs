@@ -168,6 +168,20 @@ fn files_agree_with_a_vector() {
                     let expected = &model[offset.min(model.len())..(offset + count).min(model.len())];
                     assert_eq!(read, Ok(expected.len() as u64), "seed {seed}, step {step}");
                     assert_eq!(&got[..expected.len()], expected, "seed {seed}, step {step}");
+                    let mut numbers = Vec::new();
+                    let range = [offset as u64, count as u64];
+                    let told =
+                        tree.read_by_pages(f, range, 2, true, |number| numbers.push(number)).expect("it is read");
+                    let pages = numbers.iter().flat_map(|number| tree.store.bytes(*number as u32));
+                    let bytes: Vec<u8> = pages.copied().skip(offset % 4096).take(expected.len()).collect();
+                    let pages = (offset + expected.len()).div_ceil(4096).saturating_sub(offset / 4096);
+                    match told {
+                        Some(count) => {
+                            assert_eq!((count, &bytes[..]), (expected.len() as u64, expected), "seed {seed}")
+                        }
+                        None => assert!(pages < 2 || expected.contains(&0), "seed {seed}, step {step}: no hole"),
+                    }
+                    assert!(told.is_none() || pages >= 2, "seed {seed}, step {step}: too few pages");
                 }
             }
             assert_eq!(tree.status(f).map(|status| status.size), Ok(model.len() as u64), "seed {seed}, step {step}");

@@ -25,7 +25,7 @@ use runtime::critical_section;
 use runtime::predicate::{Operator, Term, word};
 use runtime::{Kind, PageNumber};
 use unix_core::process::rlimits::UNLIMITED;
-use unix_core::server::protocol::{APPEND, WINDOW_BYTES};
+use unix_core::server::protocol::{APPEND, READ_BYTES, WINDOW_BYTES};
 
 /// Most bytes that one call moves, as on Linux.
 pub const MOST: u64 = 0x7fff_f000;
@@ -738,7 +738,7 @@ pub(crate) fn broken_pipe() -> Errno {
 fn read_file(node: u64, at: u64, to: u64, count: u64) -> Result<u64> {
     let mut done = 0;
     while done < count {
-        let (to, bytes) = (to.saturating_add(done), (count - done).min(WINDOW_BYTES));
+        let (to, bytes) = (to.saturating_add(done), (count - done).min(READ_BYTES));
         let read = usercopy::with_range(to, bytes, true, |reachable| {
             let now = client::files().lock().read_to_program(node, at.saturating_add(done), to, reachable)?;
             Ok((now, reachable))
@@ -749,7 +749,7 @@ fn read_file(node: u64, at: u64, to: u64, count: u64) -> Result<u64> {
         };
         done += now;
         critical_section::give_way();
-        if now < reachable {
+        if now < reachable && (now == 0 || !now.is_multiple_of(WINDOW_BYTES)) {
             break;
         }
     }

@@ -15,6 +15,8 @@ use vfs::path_walk::PATH_BYTES;
 pub const WINDOW_PAGES: usize = 9;
 /// Bytes of a client's window that are for paths and bytes.
 pub const WINDOW_BYTES: u64 = 8 * 4096;
+/// Most bytes of a file that one request reads, by the numbers of their pages.
+pub const READ_BYTES: u64 = 32 * 4096;
 /// Word of the notice page that counts the watchers of files: if not 0, the server is told of every open, read, close.
 pub const WATCHERS: usize = 1;
 /// Bit of the flags of `Open`: a node is opened for one operation, of which alone those who watch it are told.
@@ -179,7 +181,8 @@ requests! {
     Open = 2,
     /// (at, flags, length of path) -> the status in the window.
     Status = 3,
-    /// (node, offset, count) -> count; the bytes in the window.
+    /// (node, offset, count) -> count, 0; the bytes in the window. Or, where that is more than the window holds: count,
+    /// 1; the numbers of the pages that the bytes lie in, in the window.
     Read = 4,
     /// (node, offset, count) -> count, end of what was written; the bytes in the window.
     Write = 5,

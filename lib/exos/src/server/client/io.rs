@@ -1,23 +1,52 @@
 //! The bytes and pages of files that a process holds, and the entries of directories.
 
-use super::Client;
+use super::{Client, cuts};
+use crate::hw::domain::domain;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
+use linux_abi::address_map::PAGE_SIZE;
 use linux_abi::errno::Result;
+use runtime::PageNumber;
 use unix_core::server::protocol::{self, Request, WINDOW_BYTES};
 
 impl Client {
-    /// Reads into the program's memory, at most what the window holds; fewer bytes than asked for mean the end.
+    /// Reads into the program's memory. Fewer bytes than asked for mean the end, unless they are what the window holds.
     pub fn read_to_program(&mut self, node: u64, offset: u64, to: u64, count: u64) -> Result<u64> {
         if let Some(outcome) = self.read_shown(node, offset, to, count) {
             return outcome;
         }
         self.attached()?;
+        if count > WINDOW_BYTES
+            && let Ok(Some(got)) = self.read_mapped(node, offset, to, count)
+        {
+            return Ok(got);
+        }
+        let count = count.min(WINDOW_BYTES);
         let [_, got, ..] = self.exchange([Request::Read as u64, node, offset, count, 0, 0])?;
         let got = got.min(count);
         self.attached()?.copy_to_user(0, to, got).map(|()| got)
+    }
+
+    /// Reads more than the window holds, where the server tells the pages: they are mapped for the copy. Nothing where
+    /// it does not, or where pages may have left files meanwhile.
+    fn read_mapped(&mut self, node: u64, offset: u64, to: u64, count: u64) -> Result<Option<u64>> {
+        let before = cuts();
+        let [_, got, is_told, ..] = self.exchange([Request::Read as u64, node, offset, count, 0, 0])?;
+        let window = self.attached()?;
+        if is_told == 0 {
+            return window.copy_to_user(0, to, got.min(WINDOW_BYTES)).map(|()| Some(got));
+        }
+        let (got, within) = (got.min(count), offset % PAGE_SIZE);
+        let words = window.words().iter().take((within + got).div_ceil(PAGE_SIZE) as usize);
+        let pages = words.map(|word| PageNumber(word.load(Relaxed))).collect();
+        let domain = domain();
+        let shared = domain.mappings.lock().open_own(pages, domain.session_key, false)?;
+        let is_cut = cuts() != before;
+        let outcome = if is_cut { Ok(None) } else { shared.copy_to_user(within, to, got).map(|()| Some(got)) };
+        domain.mappings.lock().close(&shared);
+        outcome
     }
 
     /// Reads bytes for ExOS itself.
