@@ -91,8 +91,8 @@ pub fn pages_waiting(ring: &Pipe, list: PageNumber) -> Vec<PageNumber> {
             COUNTER | TIMER => (&[], a),
             _ => (&[], record),
         };
-        pages.extend([record, other].map(PageNumber));
-        for first in pipes.iter().map(|first| PageNumber(*first)).filter(is_under) {
+        pages.extend([record, other].map(|page| PageStamp(page).page()));
+        for first in pipes.iter().map(|first| PageStamp(*first)).filter(|first| is_under(&first.page())) {
             let pipe = Pipe::open_by_first(&mut domain().mappings.lock(), first, domain().session_key);
             if let Ok(pipe) = pipe {
                 pages.extend(pipe.all_pages());
