@@ -78,6 +78,26 @@ impl<D: Device> FileSystem<'_, D> {
         Ok(search)
     }
 
+    /// Whether a crash could leave a name twice if it were made now: it was removed from another sector since the last
+    /// sync.
+    pub(crate) fn would_double(
+        &self,
+        directory: Number,
+        search: &Search,
+        length: usize,
+        with_inode: bool,
+    ) -> Result<bool> {
+        let Some(removed) = self.pending.erased.place(directory, search.hash) else { return Ok(false) };
+        let has_room = |page, sector| node::room(self.sector(page, sector), length, with_inode).is_some();
+        let sectors = search.path.iter().flat_map(|page| (0..SECTORS).map(|sector| (*page, sector)));
+        for (page, sector) in sectors {
+            if has_room(page, sector) {
+                return Ok(removed != Some((self.xn.info(page)?.block(), sector)));
+            }
+        }
+        Ok(true)
+    }
+
     /// Room for an entry, in a new node if the path has none.
     pub(crate) fn make_room(
         &mut self,

@@ -230,6 +230,7 @@ impl<D: Device> FileSystem<'_, D> {
         self.pending.changed.clear();
         self.pending.unsettled.clear();
         self.pending.directory_moved = false;
+        self.pending.erased.clear();
         self.reclaim();
         for number in core::mem::take(&mut self.pending.doomed) {
             self.step();

@@ -31,6 +31,35 @@ pub(crate) struct Leaving {
     pub(crate) target: Number,
 }
 
+/// Names that were removed since the last sync: their directories, their hashes, and the sectors that they stood in. The
+/// disk may have such a sector as it was, so that the same name in another one would be there twice.
+#[derive(Default)]
+pub(crate) struct Erased(BTreeMap<(Number, u64), Option<(u64, usize)>>);
+
+/// Names that are remembered. After more of them any name may be one that was removed.
+const MOST_ERASED: usize = 2_048;
+
+impl Erased {
+    /// A name was removed from a sector of a block.
+    pub(crate) fn insert(&mut self, directory: Number, hash: u64, place: (u64, usize)) {
+        if self.0.len() < MOST_ERASED {
+            // Another name may have the same hash.
+            let known = self.0.entry((directory, hash)).or_insert(Some(place));
+            *known = known.filter(|before| *before == place);
+        }
+    }
+
+    /// Where a name was removed, if it may have been: in one place, or in some.
+    pub(crate) fn place(&self, directory: Number, hash: u64) -> Option<Option<(u64, usize)>> {
+        if self.0.len() < MOST_ERASED { self.0.get(&(directory, hash)).copied() } else { Some(None) }
+    }
+
+    /// All is durable.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
 /// What a crash could still tear apart, since the last sync.
 #[derive(Default)]
 pub(crate) struct Pending {
@@ -46,6 +75,8 @@ pub(crate) struct Pending {
     pub(crate) doomed: Vec<Number>,
     /// A directory changed its parent.
     pub(crate) directory_moved: bool,
+    /// Where names were removed.
+    pub(crate) erased: Erased,
 }
 
 /// Numbers of what the file system did, for tests and `fs check`.

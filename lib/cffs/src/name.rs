@@ -5,6 +5,7 @@ use crate::directory::{Found, Search, check_name};
 use crate::edit::Edit;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
+use crate::layout::hash;
 use crate::layout::inode::{self, Inode, LIVE, SHORT_LINK, SIZE};
 use crate::layout::node::{self, Entry, State, inode_place};
 use crate::layout::{BLOCK_BITS, Number, put};
@@ -55,8 +56,8 @@ impl New<'_> {
 }
 
 impl<D: Device> FileSystem<'_, D> {
-    /// A path without the name, neither living nor leaving.
-    fn vacant(&mut self, directory: Number, name: &[u8]) -> Result<Search> {
+    /// A path without the name, neither living nor leaving, for an entry with its inode beside it or without.
+    fn vacant(&mut self, directory: Number, name: &[u8], with_inode: bool) -> Result<Search> {
         for _ in 0..2 {
             self.step();
             self.directory(directory)?;
@@ -64,7 +65,7 @@ impl<D: Device> FileSystem<'_, D> {
             if search.live.is_some() {
                 return Err(Error::Exists);
             }
-            if !search.leaving {
+            if !search.leaving && !self.would_double(directory, &search, name.len(), with_inode)? {
                 return Ok(search);
             }
             // After a crash the old name could come back, and two entries would have it.
@@ -78,7 +79,7 @@ impl<D: Device> FileSystem<'_, D> {
         self.check_writable()?;
         check_name(name)?;
         new.check()?;
-        let search = self.vacant(directory, name)?;
+        let search = self.vacant(directory, name, true)?;
         let (page, sector, room) = self.make_room(directory, &search, name.len(), true)?;
         let block = self.xn.info(page)?.block();
         let number = block << 5 | (sector as u64) << 2 | room.slot as u64;
@@ -152,7 +153,7 @@ impl<D: Device> FileSystem<'_, D> {
         if inode.nlink >= MAX_LINKS || inode.next_lineage >= MAX_LINEAGE {
             return Err(Error::TooManyLinks);
         }
-        let search = self.vacant(directory, name)?;
+        let search = self.vacant(directory, name, false)?;
         let (page, sector, room) = self.make_room(directory, &search, name.len(), false)?;
         let entry = Entry {
             number: target,
@@ -216,6 +217,7 @@ impl<D: Device> FileSystem<'_, D> {
         }
         self.commit(&edit)?;
         let node = self.xn.info(found.page)?.block();
+        self.pending.erased.insert(directory, hash::of_name(name), (node, found.sector));
         match (at_once, frees) {
             (true, _) => self.forget_inode(target)?,
             (false, true) => self.reap(target)?,
@@ -246,6 +248,7 @@ impl<D: Device> FileSystem<'_, D> {
         self.touch_directory(&mut edit, directory)?;
         self.commit(&edit)?;
         let node = self.xn.info(found.page)?.block();
+        self.pending.erased.insert(directory, hash::of_name(name), (node, found.sector));
         self.reap(target)?;
         self.prune(node)
     }

@@ -5,7 +5,8 @@
 //! the new ones are durable. A replaced inode stays until then, too.
 //!
 //! What forces a sync first, because no order of writes would otherwise be safe:
-//! - the old name is taken again while its entry is leaving: two entries could claim it;
+//! - the old name is taken again while its entry is leaving: two entries could claim it. The same holds for a name that
+//!   is removed, and made again in another sector (`Erased`);
 //! - the target's other name is not durable: the inode could be left without one;
 //! - a directory changes its parent for the second time since the last sync: the two could form a cycle;
 //! - every 64th rename of one name: sequence numbers wrap.
@@ -18,6 +19,7 @@ use crate::edit::Edit;
 use crate::error::{Error, Result};
 use crate::file_system::{FileSystem, Leaving};
 use crate::layout::Number;
+use crate::layout::hash;
 use crate::layout::inode::{DYING, Inode};
 use crate::layout::node::{self, Entry, State};
 
@@ -48,7 +50,7 @@ impl<D: Device> FileSystem<'_, D> {
                 return Ok(());
             }
             self.check_kinds(&ends, from.0, to.0)?;
-            if !self.prepare(&ends, from.0 != to.0)? {
+            if !self.prepare(&ends, from.0, to)? {
                 return self.carry_out(from, to);
             }
         }
@@ -102,11 +104,13 @@ impl<D: Device> FileSystem<'_, D> {
     }
 
     /// Makes durable what must be so before the rename. True if something was done: what was found may have changed.
-    fn prepare(&mut self, ends: &Ends, changes_parent: bool) -> Result<bool> {
+    fn prepare(&mut self, ends: &Ends, from: Number, to: Name<'_>) -> Result<bool> {
         let target = ends.old.placed.entry.number;
-        let moved = ends.inode.is_directory() && changes_parent && self.pending.directory_moved;
+        let moved = ends.inode.is_directory() && from != to.0 && self.pending.directory_moved;
         let wraps = ends.old.placed.entry.sequence % 64 == 63 && self.pending.unsettled.contains(&target);
-        let mut sync = moved || wraps || ends.search.live.is_none() && ends.search.leaving;
+        let doubles = ends.search.live.is_none()
+            && (ends.search.leaving || self.would_double(to.0, &ends.search, to.1.len(), false)?);
+        let mut sync = moved || wraps || doubles;
         if let Some((number, inode)) = &ends.replaced {
             sync |= inode.nlink > 1 && self.pending.unsettled.contains(number);
             sync |= inode.is_directory() && self.occupancy(*number)?.1;
@@ -141,8 +145,10 @@ impl<D: Device> FileSystem<'_, D> {
         })?;
         let reaps = self.drop_replaced(&mut edit, &ends, (page, sector))?;
         self.commit(&edit)?;
-        if !same_sector {
-            let (block, sector, offset) = (self.xn.info(old.page)?.block(), old.sector, old.placed.offset);
+        let (block, sector, offset) = (self.xn.info(old.page)?.block(), old.sector, old.placed.offset);
+        if same_sector {
+            self.pending.erased.insert(from.0, hash::of_name(from.1), (block, sector));
+        } else {
             self.pending.leaving.push(Leaving { directory: from.0, block, sector, offset, target });
         }
         self.pending.changed.insert(target);

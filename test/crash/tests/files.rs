@@ -61,6 +61,37 @@ fn fault_68_a_renamed_name_is_removed() {
     assert!(campaign.report.states > 600, "{:?}", campaign.report);
 }
 
+/// A name that was removed, and made again in another sector before a sync, is there once after a torn write.
+#[test]
+fn fault_68_a_name_is_made_again_elsewhere() {
+    use Operation::{Create, Rename, Unlink};
+    let (foo, bar, new) = (("B", "foo"), ("B", "bar"), ("B", "new"));
+    let mut states = 0;
+    for seed in 0..24 {
+        let mut campaign = Campaign::new(seed);
+        let steps = |list: &[Operation]| list.iter().map(|one| (*one, Persist::Nothing)).collect::<Vec<_>>();
+        campaign.workload(&steps(&[Rename(foo, new), Create(foo)]));
+        campaign.workload(&steps(&[Unlink(foo), Create(new), Create(foo)]));
+        campaign.workload(&steps(&[Unlink(foo), Create(("B", LONG)), Rename(bar, foo)]));
+        states += campaign.report.states;
+    }
+    assert!(states > 400, "{states}");
+}
+
+/// Files whose blocks were reserved before, or are written whole past the cache.
+#[test]
+fn fault_68_blocks_are_reserved_and_written_whole() {
+    use Operation::{Allocate, Write};
+    let mut campaign = Campaign::new(6);
+    let (foo, large) = (("A", "foo"), ("B", "foo"));
+    for last in PERSISTS {
+        campaign.workload(&[(Allocate(foo, 8_000, 30_000), Persist::Fsync), (Write(foo, 12_288, 5_000), last)]);
+        campaign.workload(&[(Write(large, 0, 40_960), Persist::Sync), (Write(large, 0, 40_960), last)]);
+    }
+    println!("{:?}", campaign.report);
+    assert!(campaign.report.states > 100, "{:?}", campaign.report);
+}
+
 /// A part of the workloads of two operations; all of them in the full run.
 #[test]
 fn fault_68_two_operations() {

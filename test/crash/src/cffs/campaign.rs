@@ -6,7 +6,7 @@
 
 use super::decoder::marks;
 use super::device::Recorder;
-use super::oracle::{Known, tree};
+use super::oracle::{Known, grow, tree};
 use super::workload::{Both, History, LONG, Operation, Persist};
 use crate::decoder::Decoder;
 use crate::disk::{Cell, Disk, Event};
@@ -30,7 +30,7 @@ const BLOCKS: usize = 420;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Report {
     pub workloads: u64,
-    /// Distinct states by content.
+    /// Distinct states by content and by what was acknowledged.
     pub states: u64,
     /// Of those, states of a crash during recovery.
     pub again: u64,
@@ -110,14 +110,13 @@ impl Campaign {
         let (history, marks) = self.run(&recorder, steps);
         self.report.workloads += 1;
         let disk = recorder.0.borrow().clone();
-        let mut seen = Seen::default();
         let mut again = Vec::new();
         for moment in moments(&disk) {
             let mut states = Vec::new();
-            let random = &mut self.random;
+            let (random, mut seen) = (&mut self.random, Seen::default());
             at_moment(&disk, moment, self.limit, random, &mut seen, &mut |cells| states.push(cells));
             for cells in states {
-                if !self.is_new(&cells) {
+                if !self.is_new(&cells, passed(&marks, moment)) {
                     continue;
                 }
                 if let Err(fault) = self.judge(&cells, &history, &marks, moment) {
@@ -187,8 +186,10 @@ impl Campaign {
         (history, marks)
     }
 
-    fn is_new(&mut self, cells: &[Cell]) -> bool {
+    /// What is permitted before a call was acknowledged may be a fault afterwards.
+    fn is_new(&mut self, cells: &[Cell], mark: &Mark) -> bool {
         let mut hasher = DefaultHasher::new();
+        (mark.synced, &mark.fsynced).hash(&mut hasher);
         for cell in cells {
             let entry = self.hashes.entry(Rc::as_ptr(cell).cast()).or_insert_with(|| {
                 let mut hasher = DefaultHasher::new();
@@ -215,7 +216,9 @@ impl Campaign {
         if !repairs.is_none() {
             return Err(format!("a second recovery repairs {repairs:?}"));
         }
-        known.judge(&tree(&mut system)?)?;
+        let found = tree(&mut system)?;
+        known.judge(&found)?;
+        grow(&mut system, &found)?;
         let root = system.root();
         let file = system.create(root, b"later", &New { mode: FILE | 0o600, ..New::default() });
         let file = file.map_err(fault("create"))?;
@@ -251,7 +254,7 @@ impl Campaign {
             let mut states = Vec::new();
             at_moment(&disk, inner, 12, &mut self.random, &mut seen, &mut |cells| states.push(cells));
             for cells in states {
-                if self.is_new(&cells) {
+                if self.is_new(&cells, passed(marks, moment)) {
                     self.report.again += 1;
                     if let Err(fault) = self.judge(&cells, history, marks, moment) {
                         panic!("{steps:?}, event {moment}, in recovery at event {inner}: {fault}");
@@ -270,6 +273,11 @@ fn fault(what: &'static str) -> impl Fn(cffs::error::Error) -> String {
 fn moments(disk: &Disk) -> Vec<usize> {
     let flushes = disk.log.iter().enumerate().filter(|(_, event)| matches!(event, Event::FlushCompleted { .. }));
     flushes.map(|(index, _)| index).chain([disk.log.len()]).collect()
+}
+
+/// What was acknowledged at a moment.
+fn passed(marks: &[Mark], moment: usize) -> &Mark {
+    marks.iter().rfind(|mark| mark.moment <= moment).unwrap_or(&marks[0])
 }
 
 fn known<'h>(history: &'h History, marks: &'h [Mark], moment: usize) -> Known<'h> {

@@ -16,6 +16,7 @@ const SECTOR: usize = 512;
 
 /// An inode that was found.
 pub struct Found {
+    number: u64,
     inode: Inode,
     bytes: Vec<u8>,
     entries: BTreeMap<Vec<u8>, Id>,
@@ -24,18 +25,18 @@ pub struct Found {
 
 /// The recovered tree by identity. The root is 0.
 pub fn tree(system: &mut FileSystem<'_, Recorder>) -> Result<BTreeMap<Id, Found>, String> {
-    let mut found: BTreeMap<Id, (u64, Found)> = BTreeMap::new();
+    let mut found: BTreeMap<Id, Found> = BTreeMap::new();
     let mut pending = vec![(0, system.root())];
     while let Some((id, number)) = pending.pop() {
         let inode = system.attributes(number).map_err(|error| format!("inode {id}: {error:?}"))?;
-        if let Some((known, one)) = found.get_mut(&id) {
+        if let Some(one) = found.get_mut(&id) {
             one.names += 1;
-            if *known != number || inode.is_directory() {
-                return Err(format!("inode {id} is at {known} and at {number}"));
+            if one.number != number || inode.is_directory() {
+                return Err(format!("inode {id} is at {} and at {number}", one.number));
             }
             continue;
         }
-        let mut one = Found { inode, bytes: Vec::new(), entries: BTreeMap::new(), names: 1 };
+        let mut one = Found { number, inode, bytes: Vec::new(), entries: BTreeMap::new(), names: 1 };
         match inode.kind() {
             DIRECTORY => {
                 for entry in system.list(number, 0, usize::MAX).map_err(|error| format!("{id}: {error:?}"))? {
@@ -53,9 +54,24 @@ pub fn tree(system: &mut FileSystem<'_, Recorder>) -> Result<BTreeMap<Id, Found>
             LINK => one.bytes = system.read_link(number).map_err(|error| format!("link {id}: {error:?}"))?,
             _ => (),
         }
-        found.insert(id, (number, one));
+        found.insert(id, one);
     }
-    Ok(found.into_iter().map(|(id, (_, one))| (id, one)).collect())
+    Ok(found)
+}
+
+/// Makes each file longer: what comes to it must be zeros.
+pub fn grow(system: &mut FileSystem<'_, Recorder>, found: &BTreeMap<Id, Found>) -> Result<(), String> {
+    for (id, one) in found.iter().filter(|(_, one)| one.inode.is_file()) {
+        let (size, mut bytes) = (one.inode.size, vec![1; 5_000]);
+        let grown = system.truncate(one.number, size + bytes.len() as u64);
+        grown
+            .and_then(|()| system.read(one.number, size, &mut bytes))
+            .map_err(|error| format!("file {id}: {error:?}"))?;
+        if let Some(at) = bytes.iter().position(|byte| *byte != 0) {
+            return Err(format!("file {id} has a byte of before at {at} behind its end at {size}"));
+        }
+    }
+    Ok(())
 }
 
 /// What is known at a moment: the history, and the number of the last model that may have begun.
