@@ -31,8 +31,8 @@ pub(crate) struct Leaving {
     pub(crate) target: Number,
 }
 
-/// Names that were removed since the last sync: their directories, their hashes, and the sectors that they stood in. The
-/// disk may have such a sector as it was, so that the same name in another one would be there twice.
+/// Names that were removed since the last sync: their directories, their hashes, and the sectors that they stood in.
+/// The disk may have such a sector as it was, so that the same name in another one would be there twice.
 #[derive(Default)]
 pub(crate) struct Erased(BTreeMap<(Number, u64), Option<(u64, usize)>>);
 

@@ -56,7 +56,7 @@ impl New<'_> {
 }
 
 impl<D: Device> FileSystem<'_, D> {
-    /// A path without the name, neither living nor leaving, for an entry with its inode beside it or without.
+    /// A path without the name, neither living nor leaving, for an entry that comes with an inode or without one.
     fn vacant(&mut self, directory: Number, name: &[u8], with_inode: bool) -> Result<Search> {
         for _ in 0..2 {
             self.step();

@@ -108,8 +108,8 @@ pub fn page(number: PageNumber) -> Option<Page> {
     Some(Page(unsafe { &*(EXPOSED_PAGES as *const PageInfo).add(number.0 as usize) }))
 }
 
-/// A page as it was when its number was noted: number (0..32), generation (32..64). Who finds one in memory, and has
-/// mapped the page, knows by it whether the page was given up in between and is something else now.
+/// A page as it was when its number was noted: number (0..32), generation (32..64). An environment that finds one in
+/// memory, and has mapped the page, knows by it whether the page was given up in between, and is something else now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageStamp(pub u64);
 
@@ -280,8 +280,8 @@ impl Environment {
     pub fn state_word(self) -> &'static AtomicU64 {
         &self.0.state
     }
-    /// The pages charged to it, the last first. If one of them gets another owner while they are listed, or is freed, the
-    /// rest of the list is of other pages: see [`Self::charged`].
+    /// The pages charged to it, the last first. If one of them gets another owner while they are listed, or is freed,
+    /// the rest of the list is of other pages: see [`Self::charged`].
     pub fn pages(self) -> impl Iterator<Item = PageNumber> {
         let most = kernel().pages.load(Relaxed) as usize;
         let first = page_number(low(self.pages.load(Acquire)));

@@ -2,8 +2,8 @@
 //! or they are in flight in a message.
 //!
 //! No process ever writes most pages of a pipe: such pages serve the next pipe. Invariant: a spare page is charged to
-//! the process itself, no process maps it, and none has written it since the kernel filled it with zeros. None is going to
-//! map it by a number that it noted before, for the first page of its window is gone, by which others find it.
+//! the process itself, no process maps it, and none has written it since the kernel filled it with zeros. None is going
+//! to map it by a number that it noted before, for the first page of its window is gone, by which others find it.
 
 use super::shared_record::Reference;
 use crate::hw::current::{Holds, Word, record, word};

@@ -396,8 +396,8 @@ impl PublicPage {
     }
 }
 
-/// Releases the threads of a process that others have ended. As long as one is there, what it was made of is in use, and
-/// would pass to the heir of the process.
+/// Releases the threads of a process that others have ended. As long as one is there, what it was made of is in use,
+/// and would pass to the heir of the process.
 fn release_threads(first: EnvironmentId, key: KeyIndex) {
     let Some(info) = exposed::environment(first).filter(|info| !info.alive()) else { return };
     let (by, root) = (info.death_by.load(Acquire), info.root.load(Acquire));
