@@ -157,7 +157,7 @@ impl Pipe {
     /// One that another process made, by its first page, which names the others.
     ///
     /// # Errors
-    /// `EIO`: it was given up since its first page was noted.
+    /// `EIO`: it was given up since its first page was noted, or its pages are not under one list.
     pub fn open_by_first(windows: &mut Mappings, first: PageStamp, key: KeyIndex) -> Result<Self> {
         let head = windows.open_noted(&[first], key, true)?;
         let pages: [PageStamp; PAGES] =
@@ -167,6 +167,10 @@ impl Pipe {
             return Err(Errno::EIO);
         }
         let shared = windows.open_noted(&pages, key, true)?;
+        if !are_under_list_of(first.page(), shared.pages()) {
+            windows.close(&shared);
+            return Err(Errno::EIO);
+        }
         Self::whole(windows, shared, key)
     }
 
@@ -796,6 +800,17 @@ impl Pipe {
     pub(super) fn word(&self, index: usize) -> &'static AtomicU64 {
         &self.shared.first_page()[index]
     }
+}
+
+/// The access list of a page.
+pub fn list_of(page: PageNumber) -> PageNumber {
+    exposed::page(page).map_or(PageNumber::NONE, |info| info.access())
+}
+
+/// Whether pages lie under the list of the first page of a pipe, as its makers had them. Otherwise a process could name
+/// pages of others in a first page of its own, and have a process write them that may.
+pub(super) fn are_under_list_of(first: PageNumber, pages: &[PageNumber]) -> bool {
+    pages.iter().all(|page| list_of(*page) == list_of(first))
 }
 
 /// The maker of a pipe: the process, or the session before there is one.

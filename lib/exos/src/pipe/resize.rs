@@ -8,7 +8,7 @@
 //! Invariant: the list only gets longer, and its pages stay in their places, as long as the shape of the ring counts on
 //! them. The shape changes under the lock, together with the places of the bytes that wait.
 
-use super::pipe_end::{GROWN_BY, Pipe, SHAPE};
+use super::pipe_end::{GROWN_BY, Pipe, SHAPE, are_under_list_of};
 use crate::descriptor::exported_pages;
 use crate::hw::current::is_adopted;
 use crate::hw::domain::domain;
@@ -198,10 +198,17 @@ impl Pipe {
         {
             return Ok(Some(open.clone()));
         }
+        let is_fit = |pages: &[PageNumber]| are_under_list_of(self.pages()[0], pages);
+        if !is_fit(&[list.page()]) {
+            return Err(Errno::EIO);
+        }
         let head = windows.open_noted(&[list], key, true)?;
         let listed = head.words()[1..=count_in(&head)].iter().map(|word| PageStamp(word.load(Acquire)));
         let pages: Vec<PageStamp> = core::iter::once(list).chain(listed).collect();
         windows.close(&head);
+        if !is_fit(&pages.iter().map(|page| page.page()).collect::<Vec<_>>()) {
+            return Err(Errno::EIO);
+        }
         windows.extend(self.window(), &pages, key).map(Some)
     }
 

@@ -12,18 +12,18 @@ use crate::descriptor::fd_pins::descriptors;
 use crate::descriptor::open_file::OpenFile;
 use crate::hw::domain::domain;
 use crate::hw::mapping::{Mapping, PAGE_WORDS, lock_in};
-use crate::pipe::{Pipe, SETTINGS_WORDS, Side};
+use crate::pipe::{Pipe, SETTINGS_WORDS, Side, list_of};
 use crate::server::client;
 use crate::wait;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
-use linux_abi::errno::{Errno, Result};
+use linux_abi::errno::Result;
+use runtime::PageNumber;
 use runtime::exposed::PageStamp;
 use runtime::lock::{Guard, Held};
 use runtime::predicate::{Operator, Term, word};
-use runtime::{PageNumber, exposed};
 
 /// Words of the page: those of the queue of a listener (see `listen_queue`) come first and last. How often the rest was
 /// changed:
@@ -274,10 +274,6 @@ impl Socket {
         }
         if first != PageStamp::NONE {
             let pipe = Pipe::open_by_first(&mut domain().mappings.lock(), first, domain().opening_key())?;
-            if !is_of_one_list(&pipe) {
-                domain().mappings.lock().close(pipe.window());
-                return Err(Errno::EIO);
-            }
             if side == Side::Read || self.kind != Kind::Datagram {
                 (0..descriptors).for_each(|_| pipe.held(side, domain().environment()));
             }
@@ -341,17 +337,6 @@ impl Socket {
             taken.iter().for_each(|node| files.hold(*node, false));
         }
     }
-}
-
-/// Whether all pages of a pipe lie under one list, as its maker had them. Otherwise a process could name pages in a
-/// first page of its own, and have others write them.
-fn is_of_one_list(pipe: &Pipe) -> bool {
-    pipe.pages().windows(2).all(|pages| list_of(pages[0]) == list_of(pages[1]))
-}
-
-/// The access list of a page.
-fn list_of(page: PageNumber) -> PageNumber {
-    exposed::page(page).map_or(PageNumber::NONE, |info| info.access())
 }
 
 /// Leaves a hold on a node to who asks next, unless one is left.
