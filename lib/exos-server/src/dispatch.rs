@@ -169,9 +169,9 @@ impl FileServer {
             Request::Link => self.link(caller, who, [a, b], c, d),
             Request::SymbolicLink => self.symbolic_link(caller, who, a, b),
             Request::Bind => self.bind(caller, who, [a, d], b, c),
-            Request::Peer => self.on_path(caller, who, a, FOLLOW, b, |server, at| server.peer(who, at.node)),
+            Request::Peer => self.peer((caller, who), [a, b], [c, d, e]),
             Request::BindAbstract => self.bind_abstract(caller, who, a, b).map(Outcome::Done),
-            Request::PeerAbstract => self.peer_abstract(caller, a).map(Outcome::Done),
+            Request::PeerAbstract => self.peer_abstract(caller, a, [b, c, d]).map(Outcome::Done),
             Request::MakeTerminal => self.make_terminal(caller, who).map(Outcome::Done),
             Request::ChangeRoot => {
                 self.on_path(caller, who, a, FOLLOW, b, |server, node| server.change_root(caller, who, node))

@@ -1,6 +1,6 @@
 //! Users as names on the key ring (DESIGN.md §5: uids are capability names; xok-exos-sosp97 §5.1).
 //!
-//! The session's name is followed by [`USERS`] and the number of a user, or by [`ISOLATED`] and that of processes which
+//! The session's name is followed by `USERS` and the number of a user, or by `ISOLATED` and that of processes which
 //! a program has set apart from their user (`process::credentials`). Both are principals here. A holder of the key of
 //! that name reaches the pages of that principal; a holder of the session's key, such as user 0, reaches all. Only here
 //! do processes' rings change after they began: a process that stops being a user loses the key, in every thread of it
@@ -16,17 +16,14 @@ use abi::limits::ACCESS_LIST_ENTRIES;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+pub use exos::hw::key_slots::with_key_of;
 use exos::process::environment::{BORROWED_SLOT, SESSION_SLOT};
 use linux_abi::errno::{Errno, Result};
 use runtime::area::Area;
 use runtime::page::{self, Allocator};
-use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed, key, syscall};
+use runtime::{EnvironmentId, KeyIndex, PageNumber, exposed, syscall};
 use unix_core::process::credentials::FIRST_APART;
 
-/// Component behind the session's name, above those of the users.
-const USERS: u64 = 1;
-/// Component behind the session's name, above those of principals that are no users.
-const ISOLATED: u64 = 2;
 /// Entry of a process's own list for the user whose key it holds, where that is not the one that made it.
 const USER_ENTRY: u64 = 2;
 /// Entry for the principal that the processes of another one came from, in a list of what both share.
@@ -175,6 +172,11 @@ impl Principals {
         self.acls.of(list).is_some_and(|audience| principals.iter().any(|one| audience.contains_key(one)))
     }
 
+    /// Whether principals other than user 0 share pages under a list.
+    pub(super) fn is_shared(&self, list: PageNumber) -> bool {
+        self.sharers(list).next().is_some()
+    }
+
     /// The principals that share pages under a list, in addition to user 0.
     fn sharers(&self, list: PageNumber) -> impl Iterator<Item = u64> {
         let is_of = move |known: &Known| [known.lists.window, known.lists.common].contains(&list);
@@ -250,26 +252,7 @@ pub fn begin() {
 }
 
 /// The access list that a process's own pages are under: that of its page-table root.
-fn own_list(process: EnvironmentId) -> Option<PageNumber> {
+pub(super) fn own_list(process: EnvironmentId) -> Option<PageNumber> {
     let root = PageNumber(exposed::environment(process)?.root.load(Acquire));
     Some(exposed::page(root)?.access())
-}
-
-/// Does something with the key of a principal; that of 0 is the session's, which lies at `init` in the own ring.
-pub fn with_key_of<T>(session: KeyIndex, principal: u64, action: impl FnOnce(KeyIndex) -> Result<T>) -> Result<T> {
-    if principal == 0 {
-        return action(session);
-    }
-    let (branch, component) = match principal.checked_sub(FIRST_APART) {
-        None => (USERS, principal),
-        Some(number) => (ISOLATED, number),
-    };
-    let users = key::derive(session, Rights::ALL, branch)?;
-    let outcome = key::derive(users, Rights::ALL, component).map_err(Errno::from).and_then(|key| {
-        let outcome = action(key);
-        let _ = key::discard(key);
-        outcome
-    });
-    let _ = key::discard(users);
-    outcome
 }

@@ -211,12 +211,12 @@ impl FileServer {
         Ok([handle.to_word(), 0, 0, 0, 0])
     }
 
-    /// What an abstract name leads to.
-    pub(super) fn peer_abstract(&mut self, caller: u64, length: u64) -> Result<Answer> {
+    /// What an abstract name leads to; see `Self::listener`.
+    pub(super) fn peer_abstract(&mut self, caller: u64, length: u64, request: [u64; 3]) -> Result<Answer> {
         let name = self.bytes(caller, length)?;
         self.forget_abstract_names();
         let node = self.abstract_names.get(&name).ok_or(Errno::ECONNREFUSED)?;
-        self.listener(*node)
+        self.listener(caller, *node, request)
     }
 
     /// Forgets names whose node has no holder any more.
@@ -225,18 +225,27 @@ impl FileServer {
         self.abstract_names.retain(|_, node| tree.node(*node).is_ok());
     }
 
-    /// What the name of a socket leads to.
-    pub(super) fn peer(&self, who: FsCredentials, node: NodeId) -> Result<Outcome> {
-        self.tree.check(node, who, access::WRITE)?;
-        self.listener(node).map(Outcome::Done)
+    /// What the name of a socket leads to; see `Self::listener`.
+    pub(super) fn peer(
+        &mut self,
+        (caller, who): (u64, FsCredentials),
+        [at, length]: [u64; 2],
+        request: [u64; 3],
+    ) -> Result<Outcome> {
+        self.on_path(caller, who, at, FOLLOW, length, |server, at| {
+            server.tree.check(at.node, who, access::WRITE)?;
+            server.listener(caller, at.node, request).map(Outcome::Done)
+        })
     }
 
-    /// The stamp of its page, who listens there, and its kind.
-    fn listener(&self, node: NodeId) -> Result<Answer> {
-        let named = self.sockets.get(&node).filter(|named| named.is_there()).ok_or(Errno::ECONNREFUSED)?;
+    /// The stamp of its page, who listens there, and its kind. Where the caller, which may connect there, has given a
+    /// request to connect: whether it is in the queue now.
+    fn listener(&mut self, caller: u64, node: NodeId, request: [u64; 3]) -> Result<Answer> {
+        let named = self.sockets.get(&node).filter(|named| named.is_there()).copied().ok_or(Errno::ECONNREFUSED)?;
         let NamedSocket { page, by, who, kind, .. } = named;
-        let [process, numbers] = Ucred::of(*by, *who).to_words();
-        Ok([page.0, process, numbers, *kind, 0])
+        let is_asked = request[0] != 0 && self.ask_listener(caller, named, request)?;
+        let [process, numbers] = Ucred::of(by, who).to_words();
+        Ok([page.0, process, numbers, kind, u64::from(is_asked)])
     }
 
     /// A line of `/proc/net/unix` for each socket that has a name.

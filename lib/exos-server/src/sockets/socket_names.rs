@@ -2,10 +2,24 @@
 //!
 //! A name leads to a page that the binder of the socket gave. Invariant: no client is told of a page that was given up
 //! and reused since. A client that has mapped the page looks whether that still holds (`Mappings::open_noted`).
+//!
+//! The queue of a listener that is user 0 no other user opens: the server puts their requests there.
 
-use runtime::PageNumber;
+use crate::dispatch::FileServer;
+use crate::principals::own_list;
+use core::sync::atomic::Ordering::SeqCst;
+use exos::descriptor::sockets::listen_queue::{Request, WATCH, put_request};
+use exos::hw::mapping::lock_in;
+use exos::process::environment::SESSION_SLOT;
+use internet::bell::Watch;
+use linux_abi::errno::{Errno, Result};
 use runtime::exposed::PageStamp;
+use runtime::{EnvironmentId, PageNumber, clock, exposed};
+use unix_core::server::socket_kind::Kind;
 use vfs::namespace::FsCredentials;
+
+/// How long the server waits for the lock of a queue, in nanoseconds.
+const PATIENCE: u64 = 10_000_000;
 
 /// What the name of a socket leads to.
 #[derive(Clone, Copy, Debug)]
@@ -31,5 +45,38 @@ impl NamedSocket {
     /// Whether its page is still what it was: one that was given up may belong to any process.
     pub fn is_there(&self) -> bool {
         self.page.is_current()
+    }
+}
+
+impl FileServer {
+    /// Puts a request to connect into the queue of a listener; false where the queue is full, or locked for long. The
+    /// listener has to be user 0, which opens the caller's pages, and no other user may write the queue. The pages have
+    /// to be the caller's own: a process that accepts opens them with a key that opens everything.
+    ///
+    /// # Errors
+    /// `ECONNREFUSED` where that is not so.
+    pub(crate) fn ask_listener(&mut self, caller: u64, named: NamedSocket, request: Request) -> Result<bool> {
+        let NamedSocket { page, by, who, kind, .. } = named;
+        let listener = self.clients.get(&by).map_or(who.uid.into(), |client| client.credentials.principal());
+        let queue_list = exposed::page(page.page()).map(|info| info.access()).ok_or(Errno::ECONNREFUSED)?;
+        let is_of_0 = listener == 0 && !self.keys.is_shared(queue_list);
+        let is_queue = kind == Kind::Stream as u64 || kind == Kind::Packets as u64;
+        let list = own_list(EnvironmentId(caller));
+        let is_own = |stamp: PageStamp| {
+            stamp.is_current()
+                && exposed::page(stamp.page())
+                    .is_some_and(|info| Some(info.access()) == list && own_list(info.owner()) == list)
+        };
+        let [outgoing, incoming, _] = request;
+        if !is_of_0 || !is_queue || ![outgoing, incoming].map(PageStamp).into_iter().all(is_own) {
+            return Err(Errno::ECONNREFUSED);
+        }
+        let queue = self.mappings.open_noted(&[page], SESSION_SLOT, true).map_err(|_| Errno::ECONNREFUSED)?;
+        let held = lock_in(&queue).acquire_until(clock::now() + PATIENCE);
+        let outcome = held.map_or(Ok(false), |_held| put_request(queue.words(), request));
+        let asked = Watch(queue.words()[WATCH].swap(0, SeqCst)).bells();
+        self.mappings.close(&queue);
+        self.count_bells(asked);
+        outcome
     }
 }

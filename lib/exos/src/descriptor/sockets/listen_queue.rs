@@ -7,7 +7,7 @@ use crate::descriptor::open_file::OpenFile;
 use crate::hw::domain::domain;
 use crate::hw::mapping::{Mapping, lock_in};
 use crate::pipe::{self, Pipe, Side};
-use crate::server::client;
+use crate::server::client::{self, Peer, TakingOver};
 use crate::wait::{self, bells};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -15,6 +15,7 @@ use linux_abi::errno::{Errno, Result};
 use runtime::exposed::PageStamp;
 use runtime::page::Allocator;
 use runtime::{clock, exposed};
+use unix_core::process::ucred::Ucred;
 
 /// Words of the queue: requests that came, and that were taken; how many may wait, 0: the socket does not listen.
 pub(crate) const CAME: usize = 1;
@@ -23,19 +24,57 @@ pub(crate) const BACKLOG: usize = 3;
 /// When the first came of those that wait: see `FileOps::filled_at`.
 pub(crate) const FILLED_AT: usize = 10;
 /// Bells that sleepers ask for: see `wait::bells`.
-pub(crate) const WATCH: usize = 11;
+pub const WATCH: usize = 11;
 /// In place of how many may wait: `shutdown` has ended the listening, and who waits to accept learns of that.
 pub(crate) const SHUT: u64 = u64::MAX;
-/// Where the requests begin, and how many there is room for. Each has three words: stamps of the first pages of two
+/// Where the requests begin, and how many there is room for. They are three words each: stamps of the first pages of two
 /// pipes, and the number by which the server says whose they are.
 const REQUESTS: usize = 16;
 const ROOM: u64 = 128;
+/// One of them.
+pub type Request = [u64; 3];
+/// None of them.
+pub(crate) const NO_REQUEST: Request = [0; 3];
 
-/// Pages that the listener at a queue can open too: the listener is another user where user 0 connects.
+/// Pages that the listener at a queue can open too. Where user 0 connects, the listener may be another user; else it is
+/// the same user, or user 0.
 fn from_list_of(queue: &Mapping) -> Allocator {
     let own = super::socket::from();
-    let list = exposed::page(queue.pages()[0]).map_or(own.list, |info| info.access());
+    let list = exposed::page(queue.pages()[0]).filter(|_| is_user_0()).map_or(own.list, |info| info.access());
     Allocator { list, ..own }
+}
+
+/// Whether this process holds the key that opens everything, so that other users may have it open what they may not.
+fn is_user_0() -> bool {
+    domain().principal.load(Relaxed) == 0
+}
+
+/// Whether a process listens at a queue.
+fn is_open(queue: &[AtomicU64]) -> bool {
+    (1..=ROOM).contains(&queue[BACKLOG].load(Acquire))
+}
+
+/// Puts a request into a queue whose lock the caller has: false where it is full.
+///
+/// # Errors
+/// `ECONNREFUSED`: no process listens there.
+pub fn put_request(queue: &[AtomicU64], request: Request) -> Result<bool> {
+    if !is_open(queue) {
+        return Err(Errno::ECONNREFUSED);
+    }
+    let came = queue[CAME].load(Acquire);
+    let waiting = came.wrapping_sub(queue[TAKEN].load(Acquire));
+    if waiting > queue[BACKLOG].load(Acquire).min(ROOM - 1) {
+        return Ok(false);
+    }
+    for (index, word) in request.into_iter().enumerate() {
+        queue[REQUESTS + (came % ROOM) as usize * request.len() + index].store(word, SeqCst);
+    }
+    if waiting == 0 {
+        queue[FILLED_AT].store(clock::ticks(), Relaxed);
+    }
+    queue[CAME].store(came.wrapping_add(1), SeqCst);
+    Ok(true)
 }
 
 impl Socket {
@@ -73,46 +112,58 @@ impl Socket {
         (words[BACKLOG].load(Acquire) != 0).then_some(words)
     }
 
-    /// Asks who listens at a queue for a connection; `None`: it is full.
-    pub(crate) fn ask(&self, queue: &Mapping) -> Result<Option<Ends>> {
-        let words = queue.words();
-        if !(1..=ROOM).contains(&words[BACKLOG].load(Acquire)) {
+    /// Asks the process that listens at a name for a connection; `None`: its queue is full. Where this process cannot
+    /// open the queue it has the server put the request there, by `by_server`.
+    pub(crate) fn ask(&self, peer: Peer, by_server: impl FnOnce(Request) -> Result<Peer>) -> Result<Option<Ends>> {
+        let queue = domain().mappings.lock().open_noted(&[peer.page], domain().session_key, true).ok();
+        let outcome = self.ask_at(queue.as_ref(), peer, by_server);
+        queue.iter().for_each(|queue| domain().mappings.lock().close(queue));
+        outcome
+    }
+
+    fn ask_at(
+        &self,
+        queue: Option<&Mapping>,
+        peer: Peer,
+        by_server: impl FnOnce(Request) -> Result<Peer>,
+    ) -> Result<Option<Ends>> {
+        if queue.is_some_and(|queue| !is_open(queue.words())) || queue.is_none() && is_user_0() {
             return Err(Errno::ECONNREFUSED);
         }
-        let from = from_list_of(queue);
+        let from = queue.map_or_else(super::socket::from, from_list_of);
         let (outgoing, incoming) = (fresh_pipe_from(from)?, fresh_pipe_from(from)?);
         let number = self.introduce(&outgoing, &incoming)?;
         // The process that accepts may ask for the sender, so the pipe records it until then.
         outgoing.ask_for_senders(true);
         incoming.ask_for_senders(self.settings.wants_credentials());
         outgoing.set_name(&self.ends().names[0]);
-        let held = lock_in(queue).acquire();
-        let came = words[CAME].load(Acquire);
-        let waiting = came.wrapping_sub(words[TAKEN].load(Acquire));
-        if waiting > words[BACKLOG].load(Acquire).min(ROOM - 1) {
-            drop(held);
-            pipe::discard(&outgoing);
-            pipe::discard(&incoming);
-            return Ok(None);
-        }
         let [outgoing_first, incoming_first] = [&outgoing, &incoming].map(|pipe| PageStamp::of(pipe.pages()[0]));
         let request = [outgoing_first.0, incoming_first.0, number];
-        for (index, word) in request.into_iter().enumerate() {
-            words[REQUESTS + (came % ROOM) as usize * request.len() + index].store(word, SeqCst);
-        }
-        if waiting == 0 {
-            words[FILLED_AT].store(clock::ticks(), Relaxed);
-        }
-        words[CAME].store(came.wrapping_add(1), SeqCst);
-        drop(held);
-        bells::tell(&words[WATCH]);
-        wait::kick_idle();
+        let who = match queue {
+            None => by_server(request).map(|peer| peer.is_asked.then_some(peer.who)),
+            Some(queue) => {
+                let held = lock_in(queue).acquire();
+                let outcome = put_request(queue.words(), request);
+                drop(held);
+                bells::tell(&queue.words()[WATCH]);
+                wait::kick_idle();
+                outcome.map(|done| done.then_some(peer.who))
+            }
+        };
+        let who = match who {
+            Ok(Some(who)) => who,
+            refused => {
+                pipe::discard(&outgoing);
+                pipe::discard(&incoming);
+                return refused.map(|_| None);
+            }
+        };
         for _ in 1..self.descriptors() {
             incoming.held(Side::Read, domain().environment());
             outgoing.held(Side::Write, domain().environment());
         }
         let (incoming, outgoing) = (Some(incoming), Some(outgoing));
-        Ok(Some(Ends { incoming, outgoing, request: Some(number), ..Ends::default() }))
+        Ok(Some(Ends { incoming, outgoing, request: Some(number), peer: Some(who), ..Ends::default() }))
     }
 
     /// The next connection; `None` where none waits.
@@ -134,7 +185,7 @@ impl Socket {
 
     /// The two pipes of who connected, or two like them where it has closed its socket; none where it is gone without.
     fn connection(pages: [PageStamp; 2], number: u64) -> Result<Option<[Pipe; 2]>> {
-        let opened = {
+        let open = || {
             let mut windows = domain().mappings.lock();
             match pages.map(|page| Pipe::open_by_first(&mut windows, page, domain().session_key)) {
                 [Ok(incoming), Ok(outgoing)] => Some([incoming, outgoing]),
@@ -144,6 +195,11 @@ impl Socket {
                 }
             }
         };
+        // A maker that becomes another user, or ends, puts the pages under another list one by one.
+        let opened = open().or_else(|| {
+            drop(TakingOver::begin(domain().server));
+            open()
+        });
         if let Some([incoming, outgoing]) = &opened {
             incoming.note_accepted();
             incoming.transfer_end(Side::Read);
@@ -158,6 +214,11 @@ impl Socket {
         incoming.fill_as_left(read, &sent)?;
         outgoing.give_up(Side::Read);
         Ok(Some([incoming, outgoing]))
+    }
+
+    /// The peer, where this process opens everything and the peer does not.
+    pub(crate) fn foreign_peer(&self) -> Option<Ucred> {
+        self.ends().peer.filter(|peer| is_user_0() && peer.user != 0)
     }
 
     /// Leaves what was sent with the server, if no process has accepted the connection yet.

@@ -7,7 +7,7 @@ pub(super) mod device_request;
 pub mod internet_datagram;
 pub mod internet_socket;
 pub mod internet_stream;
-pub(super) mod listen_queue;
+pub mod listen_queue;
 pub mod netlink;
 pub mod scm_rights;
 pub mod socket;

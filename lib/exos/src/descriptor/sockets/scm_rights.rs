@@ -11,8 +11,9 @@ use crate::descriptor::events::timerfd::Timer;
 use crate::descriptor::object::{Device, Object};
 use crate::descriptor::open_file::OpenFile;
 use crate::hw::domain::domain;
+use crate::hw::key_slots::with_key_of;
 use crate::pipe::message_frames::Frame;
-use crate::pipe::{Pipe, Side};
+use crate::pipe::{Pipe, Side, list_of};
 use crate::server::client;
 use crate::terminal::Terminal;
 use crate::terminal::pty_master::{self, Master};
@@ -24,10 +25,11 @@ use linux_abi::errno::{Errno, Result};
 use runtime::exposed::{self, PageStamp};
 use runtime::{Kind as Output, PageNumber, area};
 use unix_core::process::exec_state::DESCRIPTOR_WORDS;
+use unix_core::process::ucred::Ucred;
 
 /// Words of one descriptor: stamp of the page and index of its record; its kind; the server's number for handing over
-/// its node (0: none). Then come words of the kind, and its peer's token. Where the receiver will hold the node anyhow,
-/// the node is there in place of the number. Only a socket has a token.
+/// its node (0: none). Then the words of the kind, and its peer's token. Where the receiver will hold the node anyhow, the node is there in
+/// place of the number. Only a socket has a token.
 const WORDS: usize = DESCRIPTOR_WORDS;
 const NODE: usize = 3;
 /// Bytes of one descriptor.
@@ -81,18 +83,12 @@ pub fn share_with_heir(socket: &Socket, description: &OpenFile) {
 /// writes the ring cannot name pages here which it could not open itself.
 pub fn pages_waiting(ring: &Pipe, list: PageNumber) -> Vec<PageNumber> {
     let frames = ring.controls_waiting().unwrap_or_default();
-    let is_under = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.access() == list);
+    let is_under = |page: &PageNumber| list_of(*page) == list;
     let mut pages = Vec::new();
     for words in frames.iter().filter_map(Frame::parts).flat_map(|(_, rights)| words_in(rights)) {
-        let [record, _, kind, _, a, b, c, d, _] = words;
-        let (pipes, other): (&[u64], u64) = match kind {
-            PIPE => (&[b], record),
-            SOCKET => (&[b, c], d),
-            COUNTER | TIMER => (&[], a),
-            _ => (&[], record),
-        };
-        pages.extend([record, other].map(|page| PageStamp(page).page()));
-        for first in pipes.iter().map(|first| PageStamp(*first)).filter(|first| is_under(&first.page())) {
+        let (pipes, others) = pages_named(words);
+        pages.extend(others.map(PageStamp::page));
+        for first in pipes.into_iter().filter(|first| is_under(&first.page())) {
             let pipe = Pipe::open_by_first(&mut domain().mappings.lock(), first, domain().session_key);
             if let Ok(pipe) = pipe {
                 pages.extend(pipe.all_pages());
@@ -102,6 +98,39 @@ pub fn pages_waiting(ring: &Pipe, list: PageNumber) -> Vec<PageNumber> {
     }
     pages.retain(is_under);
     pages
+}
+
+/// The first pages of pipes that a descriptor names, and the other pages.
+fn pages_named([record, _, kind, _, a, b, c, d, _]: [u64; WORDS]) -> ([PageStamp; 2], [PageStamp; 2]) {
+    let (pipes, other) = match kind {
+        PIPE => ([b, 0], 0),
+        SOCKET => ([b, c], d),
+        COUNTER | TIMER => ([0; 2], a),
+        _ => ([0; 2], 0),
+    };
+    (pipes.map(PageStamp), [record, other].map(PageStamp))
+}
+
+/// Takes the descriptors out of a message that another user sent to user 0, if one of them names a page that the key of
+/// that user does not open. What the shared page of a socket names, or that of a console, the sender may have chosen:
+/// neither comes.
+pub fn drop_foreign(socket: &Socket, frame: &mut Frame) {
+    let Some((name, rights)) = frame.parts().filter(|(_, rights)| !rights.is_empty()) else { return };
+    let Some(peer) = socket.foreign_peer() else { return };
+    let names_others = |words: &[u64; WORDS]| words[2] == CONSOLE || words[2] == SOCKET && words[7] != 0;
+    let named = words_in(rights).flat_map(|words| <[[PageStamp; 2]; 2]>::from(pages_named(words))).flatten();
+    let named: Vec<PageStamp> = named.filter(|page| *page != PageStamp::NONE).collect();
+    let are_open = with_key_of(domain().session_key, peer.user.into(), |key| {
+        let mut windows = domain().mappings.lock();
+        named.iter().try_for_each(|page| {
+            let window = windows.open_of_others(Vec::from([page.page()]), key, true)?;
+            windows.close(&window);
+            if page.is_current() { Ok(()) } else { Err(Errno::EIO) }
+        })
+    });
+    if peer == Ucred::UNKNOWN || are_open.is_err() || words_in(rights).any(|words| names_others(&words)) {
+        frame.control = Frame::control_of(name, &[]);
+    }
 }
 
 /// It is on its way from now on.

@@ -3,7 +3,7 @@
 //!
 //! Names lie with the server.
 
-use super::listen_queue::{BACKLOG, CAME, FILLED_AT, SHUT, TAKEN, WATCH};
+use super::listen_queue::{BACKLOG, CAME, FILLED_AT, Request, SHUT, TAKEN, WATCH};
 use super::scm_rights;
 use super::socket_shared::{Settings, SharedSocketState, first_of};
 use crate::attributes::attributes;
@@ -219,17 +219,24 @@ impl Socket {
     }
 
     /// Joins it to what a name leads to, where its owner listens; `None`: the queue is full.
-    pub fn connect(&self, description: &OpenFile, name: &[u8], peer: Peer) -> Result<Option<()>> {
+    /// `by_server` is for [`Self::ask`].
+    pub fn connect(
+        &self,
+        description: &OpenFile,
+        name: &[u8],
+        peer: Peer,
+        by_server: impl FnOnce(Request) -> Result<Peer>,
+    ) -> Result<Option<()>> {
         if self.kind == Kind::Datagram {
             return self.connect_for_datagrams(description, name, peer).map(Some);
         }
-        let Some(joined) = self.join(peer)? else { return Ok(None) };
+        let Some(joined) = self.join(peer, by_server)? else { return Ok(None) };
         let outcome = self.change(Some(description), |ends| {
             if ends.outgoing.is_some() {
                 return Err(joined);
             }
             (ends.incoming, ends.outgoing, ends.request) = (joined.incoming, joined.outgoing, joined.request);
-            (ends.peer, ends.names[1]) = (Some(peer.who), name.to_vec());
+            (ends.peer, ends.names[1]) = (joined.peer, name.to_vec());
             Ok(Some(()))
         });
         outcome.map_err(|joined| {
@@ -241,18 +248,14 @@ impl Socket {
         })
     }
 
-    fn join(&self, peer: Peer) -> Result<Option<Ends>> {
+    fn join(&self, peer: Peer, by_server: impl FnOnce(Request) -> Result<Peer>) -> Result<Option<Ends>> {
         if self.ends().outgoing.is_some() {
             return Err(Errno::EISCONN);
         }
         if self.is_listening() {
             return Err(Errno::EINVAL);
         }
-        let queue = domain().mappings.lock().open_noted(&[peer.page], domain().session_key, true);
-        let queue = queue.map_err(|_| Errno::ECONNREFUSED)?;
-        let outcome = self.ask(&queue);
-        domain().mappings.lock().close(&queue);
-        outcome
+        self.ask(peer, by_server)
     }
 
     /// Descriptors of this process that stand for it.
@@ -368,7 +371,9 @@ impl Socket {
             // Looked at first: what was sent before it was closed is there by then.
             let has_other = incoming.has_other(Side::Read);
             if let Some(frame) = incoming.receive_frame(most, manner)? {
-                return self.receive_more(&incoming, frame, most, manner);
+                let mut frame = self.receive_more(&incoming, frame, most, manner)?;
+                scm_rights::drop_foreign(self, &mut frame);
+                return Ok(frame);
             }
             if !has_other && !(nonblocking && self.kind == Kind::Datagram) {
                 return self.take_error().map_or_else(|| Ok(Frame::default()), Err);
@@ -470,7 +475,8 @@ impl Socket {
         let Some(incoming) = self.ends().incoming.clone() else { return false };
         let manner = Manner { bordered: self.is_bordered(), peek: false };
         let mut any = false;
-        while let Ok(Some(frame)) = incoming.receive_frame(u64::MAX, manner) {
+        while let Ok(Some(mut frame)) = incoming.receive_frame(u64::MAX, manner) {
+            scm_rights::drop_foreign(self, &mut frame);
             frame.parts().into_iter().for_each(|(_, rights)| scm_rights::drop_all(rights));
             any = true;
         }

@@ -58,17 +58,20 @@ impl Client {
         Ok(self.exchange([Request::BindAbstract as u64, page.0, length, 0, 0, 0])?[1])
     }
 
-    /// The page that an abstract name leads to, and who listens there.
-    pub fn peer_abstract(&mut self, name: &[u8], kind: SocketKind) -> Result<Peer> {
+    /// The page that an abstract name leads to, and who listens there. The server puts a request to connect into the
+    /// queue there, if one is given.
+    pub fn peer_abstract(&mut self, name: &[u8], kind: SocketKind, request: [u64; 3]) -> Result<Peer> {
         let length = self.put_path(&with_kind(kind, name))?;
-        Ok(listener(self.exchange([Request::PeerAbstract as u64, length, 0, 0, 0, 0])?))
+        let [a, b, c] = request;
+        Ok(listener(self.exchange([Request::PeerAbstract as u64, length, a, b, c, 0])?))
     }
 
     /// The page that the name of a socket leads to, and who listens there; `EPROTOTYPE` where it is one of another
-    /// kind.
-    pub fn peer(&mut self, at: u64, path: &[u8], kind: SocketKind) -> Result<Peer> {
+    /// kind. `request` is as for an abstract name.
+    pub fn peer(&mut self, at: u64, path: &[u8], kind: SocketKind, request: [u64; 3]) -> Result<Peer> {
         let length = self.put_path(path)?;
-        let answer = self.on_path([Request::Peer as u64, at, length, 0, 0, 0])?.here(Errno::ECONNREFUSED)?;
+        let [a, b, c] = request;
+        let answer = self.on_path([Request::Peer as u64, at, length, a, b, c])?.here(Errno::ECONNREFUSED)?;
         if answer[4] == kind as u64 { Ok(listener(answer)) } else { Err(Errno::EPROTOTYPE) }
     }
 
@@ -109,9 +112,11 @@ pub struct Peer {
     pub page: PageStamp,
     /// The process that listens there, with its user and group.
     pub who: Ucred,
+    /// Whether the server put a request into its queue.
+    pub is_asked: bool,
 }
 
-fn listener([_, page, client, numbers, ..]: Message) -> Peer {
+fn listener([_, page, client, numbers, _, is_asked]: Message) -> Peer {
     let process = status_page::succession(domain().board.words()).process(client);
-    Peer { page: PageStamp(page), who: Ucred::from_words([process, numbers]) }
+    Peer { page: PageStamp(page), who: Ucred::from_words([process, numbers]), is_asked: is_asked != 0 }
 }

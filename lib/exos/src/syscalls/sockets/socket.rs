@@ -9,6 +9,7 @@ use crate::descriptor::fd_pins::Used;
 use crate::descriptor::file_ops::FileOps;
 use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::poll_event::Event;
+use crate::descriptor::sockets::listen_queue::{NO_REQUEST, Request};
 use crate::descriptor::sockets::netlink::Netlink;
 use crate::descriptor::sockets::socket::{Kind, Socket, wait_until};
 use crate::hw::usercopy;
@@ -136,14 +137,14 @@ pub(crate) fn write_name(path: &[u8], at: u64, bytes_at: u64) -> Result<()> {
     internet::write_name(&name, at, bytes_at)
 }
 
-/// What a name leads to.
-pub(crate) fn peer_of(call: &Call<'_>, path: &[u8], kind: Kind) -> Result<Peer> {
+/// What a name leads to. The server puts a request to connect into the queue there, if one is given.
+pub(crate) fn peer_of(call: &Call<'_>, path: &[u8], kind: Kind, request: Request) -> Result<Peer> {
     match path.first() {
         None => Err(Errno::EINVAL),
-        Some(0) => call.process.files.lock().peer_abstract(path, kind),
+        Some(0) => call.process.files.lock().peer_abstract(path, kind, request),
         Some(_) => {
             let (directory, path) = call.process.fs.lock().start(path);
-            call.process.files.lock().peer(directory, &path, kind)
+            call.process.files.lock().peer(directory, &path, kind, request)
         }
     }
 }
@@ -247,9 +248,10 @@ pub(crate) fn connect(call: &mut Call<'_>) -> Result<u64> {
     }
     let path = path_of(&name)?;
     with_socket(call, number, |description, socket| {
-        let peer = peer_of(call, &path, socket.kind)?;
+        let peer_of = |request| peer_of(call, &path, socket.kind, request);
+        let peer = peer_of(NO_REQUEST)?;
         let deadline = socket.deadline(1).unwrap_or(u64::MAX);
-        while socket.connect(description, &path, peer)?.is_none() {
+        while socket.connect(description, &path, peer, peer_of)?.is_none() {
             if description.is_nonblocking() || runtime::clock::now() >= deadline {
                 return Err(Errno::EAGAIN);
             }

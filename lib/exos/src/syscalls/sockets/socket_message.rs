@@ -5,6 +5,7 @@ use super::socket::{path_of, peer_of, read_name, with_socket, write_name};
 use super::socket_option::SOCKET_LEVEL;
 use super::{internet, internet_message};
 use crate::descriptor::open_file::OpenFile;
+use crate::descriptor::sockets::listen_queue::NO_REQUEST;
 use crate::descriptor::sockets::netlink::Netlink;
 use crate::descriptor::sockets::scm_rights;
 use crate::descriptor::sockets::socket::{Kind, Outgoing, Socket};
@@ -180,7 +181,7 @@ fn send_to_name(
     message: Outgoing<'_>,
     nonblocking: bool,
 ) -> Result<u64> {
-    let (peer, key) = (peer_of(call, path, socket.kind)?, call.process.session_key);
+    let (peer, key) = (peer_of(call, path, socket.kind, NO_REQUEST)?, call.process.session_key);
     let pipe = Pipe::open_by_first(&mut call.process.mappings.lock(), peer.page, key);
     let pipe = pipe.map_err(|_| Errno::ECONNREFUSED)?;
     let sent = socket.send(&pipe, message, nonblocking);
