@@ -245,9 +245,10 @@ requests! {
     AcceptOffer = 41,
     /// (at, mode and from bit 32 on its kind, page, length of path): a socket under a name that leads to the page.
     Bind = 42,
-    /// (at, length of path; stamps of first pages of two pipes and the number of a connection, or 0) -> stamp of the page
-    /// that the name of a socket leads to, its client, that one's user and group, its kind. Then 1 where the server has
-    /// put the request to connect by these pipes into the queue: they are the caller's own, and user 0 listens there.
+    /// (at, length of path, three words) -> the stamp of the page that a socket's name leads to, its client, that one's
+    /// user and group, its kind, 1 if asked. The three words are 0, or a request to connect: stamps of the first
+    /// pages of two pipes of the caller's, and the number of the connection. Where user 0 listens, the server puts that
+    /// into the queue, and says so by the 1.
     Peer = 43,
     /// () -> nodes of master and slave of a fresh pseudo-terminal, and the number in the slave's name. The caller holds
     /// the master.
@@ -257,7 +258,7 @@ requests! {
     /// (page, length) -> node, held. A socket under an abstract name, its kind and the name itself, which leads to the
     /// page while a process holds the node.
     BindAbstract = 46,
-    /// (length; the pages and the number) -> as `Peer`, of an abstract name.
+    /// (length, three words) -> as `Peer`, of an abstract name.
     PeerAbstract = 47,
     /// (page): the caller listens at the names that it gave to it.
     Listen = 49,

@@ -27,8 +27,8 @@ pub(crate) const FILLED_AT: usize = 10;
 pub const WATCH: usize = 11;
 /// In place of how many may wait: `shutdown` has ended the listening, and who waits to accept learns of that.
 pub(crate) const SHUT: u64 = u64::MAX;
-/// Where the requests begin, and how many there is room for. They are three words each: stamps of the first pages of two
-/// pipes, and the number by which the server says whose they are.
+/// Where the requests begin, and how many there is room for. They are three words each: stamps of the first pages of
+/// two pipes, and the number by which the server says whose they are.
 const REQUESTS: usize = 16;
 const ROOM: u64 = 128;
 /// One of them.

@@ -28,8 +28,8 @@ use unix_core::process::exec_state::DESCRIPTOR_WORDS;
 use unix_core::process::ucred::Ucred;
 
 /// Words of one descriptor: stamp of the page and index of its record; its kind; the server's number for handing over
-/// its node (0: none). Then the words of the kind, and its peer's token. Where the receiver will hold the node anyhow, the node is there in
-/// place of the number. Only a socket has a token.
+/// its node (0: none). Then the words of the kind, and its peer's token. Where the receiver will hold the node anyhow,
+/// the node is there in place of the number. Only a socket has a token.
 const WORDS: usize = DESCRIPTOR_WORDS;
 const NODE: usize = 3;
 /// Bytes of one descriptor.
