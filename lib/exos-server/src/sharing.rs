@@ -177,6 +177,7 @@ impl FileServer {
         mode_kind: u64,
         page: u64,
     ) -> Result<Outcome> {
+        self.check_page_of_socket(caller, PageNumber(page))?;
         let path = self.path(caller, 0, length)?;
         let gone = |node: &NodeId, tree: &Self| tree.tree.node(*node).is_err();
         let dead: Vec<NodeId> = self.sockets.keys().filter(|node| gone(node, self)).copied().collect();
@@ -195,6 +196,7 @@ impl FileServer {
 
     /// An abstract name for a socket: it leads to the page as long as a process holds the node.
     pub(super) fn bind_abstract(&mut self, caller: u64, who: FsCredentials, page: u64, length: u64) -> Result<Answer> {
+        self.check_page_of_socket(caller, PageNumber(page))?;
         let name = self.bytes(caller, length)?;
         self.forget_abstract_names();
         if self.abstract_names.contains_key(&name) {

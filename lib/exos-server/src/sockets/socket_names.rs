@@ -6,7 +6,8 @@
 //! The queue of a listener that is user 0 no other user opens: the server puts their requests there.
 
 use crate::dispatch::FileServer;
-use crate::principals::own_list;
+use crate::principals::{own_list, with_key_of};
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
 use exos::descriptor::sockets::listen_queue::{Request, WATCH, put_request};
 use exos::hw::mapping::lock_in;
@@ -49,6 +50,17 @@ impl NamedSocket {
 }
 
 impl FileServer {
+    /// Whether a client may open the page that it gives to a name: other processes are going to write there.
+    pub(crate) fn check_page_of_socket(&mut self, caller: u64, page: PageNumber) -> Result<()> {
+        let principal = self.clients.get(&caller).ok_or(Errno::EPERM)?.credentials.principal();
+        with_key_of(SESSION_SLOT, principal, |key| {
+            let window = self.mappings.open_of_others(Vec::from([page]), key, true)?;
+            self.mappings.close(&window);
+            Ok(())
+        })
+        .map_err(|_| Errno::EPERM)
+    }
+
     /// Puts a request to connect into the queue of a listener; false where the queue is full, or locked for long. The
     /// listener has to be user 0, which opens the caller's pages, and no other user may write the queue. The pages have
     /// to be the caller's own: a process that accepts opens them with a key that opens everything.
