@@ -75,16 +75,24 @@ impl ExportedPages {
 
     /// Gives up pages that no process maps, but for what the next pipe can be made of. A first page was written, and so
     /// goes before those that are kept. Where some process has just mapped it, it stays what it is, and none is kept.
-    fn give_up(&mut self, free: &[Unused]) {
+    fn give_up(&mut self, free: Vec<Unused>) {
         // What a further thread is charged for may go with it.
         let own = EnvironmentId(domain().environment());
         let is_fit = |info: &exposed::Page| info.owner() == own && info.flags() & DIRTY == 0;
-        let is_unwritten = |unused: &&Unused| exposed::page(unused.page).filter(is_fit).is_some();
-        Allocator::own().free_each(free.iter().filter(|unused| !is_unwritten(unused)).map(|unused| unused.page));
+        // A page is looked at once, before it is freed: afterwards another thread may have it.
+        let mut unwritten = Vec::with_capacity(free.len());
+        let written = free.into_iter().filter(|unused| {
+            let is_written = exposed::page(unused.page).filter(is_fit).is_none();
+            if !is_written {
+                unwritten.push(*unused);
+            }
+            is_written
+        });
+        Allocator::own().free_each(written.map(|unused| unused.page));
         let mut left = Vec::new();
-        for Unused { page, first } in free.iter().filter(is_unwritten) {
+        for Unused { page, first } in unwritten {
             let is_kept = self.spare.len() < SPARE && !first.is_current();
-            if is_kept { &mut self.spare } else { &mut left }.push(*page);
+            if is_kept { &mut self.spare } else { &mut left }.push(page);
         }
         Allocator::own().free_many(&left);
     }
@@ -198,7 +206,7 @@ fn take_out_of_use(_windows: &Guard<'_, Mappings>, pages: impl Iterator<Item = U
     let mut free = exported.add(pages);
     free.extend(exported.poll());
     if !free.is_empty() {
-        exported.give_up(&free);
+        exported.give_up(free);
     }
 }
 
