@@ -1,14 +1,15 @@
 //! Answer to a revocation: what a process gives up when the kernel, or its creator, asks for pages.
 //!
-//! The order is that of the cost to have them again, the cheapest first. Pages kept for the next pipe go first, then
-//! pages at hand for the next program, the spawn cache and the free end of ExOS's heap. Memory that the program gave up
-//! itself (`MADV_FREE`) goes last. Pages of files are the server's: to unmap them frees none.
+//! The order is that of the cost to have them again, the cheapest first. Pages kept for the next pipe go first, those of
+//! threads that ended, then pages at hand for the next program, the spawn cache and the free end of ExOS's heap. Memory
+//! that the program gave up itself (`MADV_FREE`) goes last. Pages of files are the server's: to unmap them frees none.
 //!
 //! A request stays open in the exposed record until it is answered whole. While it is open, the process looks at it
 //! again at the end of each slice and after each `MADV_FREE`. Where a call of the program uses much of ExOS's stack,
 //! the process looks at the end of that call.
 
 use super::process_record::Process;
+use super::thread::thread_create;
 use crate::descriptor::exported_pages;
 use crate::process::current::{process, thread};
 use abi::budget::Resource;
@@ -65,8 +66,9 @@ impl Process {
     /// Gives up so many pages, as far as there are any, and their budget.
     fn give_up_pages(&self, pages: u64) {
         let wanted = used().saturating_sub(pages);
-        let steps: [fn(&Self, u64); 5] = [
+        let steps: [fn(&Self, u64); 6] = [
             |_, _| exported_pages::give_up_spare(),
+            |_, _| thread_create::free_kept(),
             |own, _| own.with_memory(|_, pages| pages.give_up_at_hand()),
             |own, _| own.give_up_spawn_cache(),
             |_, _| _ = heap::release_end(),

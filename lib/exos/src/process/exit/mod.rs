@@ -99,7 +99,7 @@ pub fn end_other_threads() {
         end_others(process);
     }
     process.futexes.lock().forget_all();
-    thread_create::take_remains_back();
+    thread_create::take_everything_back();
 }
 
 fn end_others(process: &Process) {
@@ -145,7 +145,7 @@ pub fn be_alone_for_exec() {
         let _ = process.signal.stopped.compare_exchange(state::RUNS, state::EXECS, SeqCst, Acquire);
         end_other_threads();
     }
-    thread_create::take_remains_back();
+    thread_create::take_everything_back();
     process.descriptors.end_all_uses();
     process.descriptors.has_threads.store(false, Relaxed);
     let _ = process.signal.stopped.compare_exchange(state::EXECS, state::RUNS, SeqCst, Acquire);

@@ -156,8 +156,11 @@ fn clear_parent_state(process: &Process, thread: &'static Thread) {
     process.mappings.lock().forget_own();
     *process.children.lock() = Children::default();
     let gone = core::mem::replace(&mut *process.threads.lock(), vec![thread]);
-    process.spare_threads.lock().extend(gone.into_iter().filter(|other| !core::ptr::eq(*other, thread)));
-    process.remains.lock().clear();
+    let mut spare = process.spare_threads.lock();
+    spare.extend(gone.into_iter().filter(|other| !core::ptr::eq(*other, thread)));
+    spare.extend(process.remains.lock().drain(..).map(|dead| dead.thread));
+    spare.iter().for_each(|record| record.forget_parts());
+    drop(spare);
     *process.descriptors.pins.lock() = FdPins::default();
     process.descriptors.has_threads.store(false, Relaxed);
     process.has_made_children.store(false, Relaxed);

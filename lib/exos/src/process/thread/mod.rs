@@ -37,9 +37,10 @@ pub struct Thread {
     pub clear_at_end: AtomicU64,
     /// Address of its list of robust futexes; 0: none.
     robust_list: AtomicU64,
-    /// Address of its environment area.
+    /// Address of its environment area; 0: it has none.
     pub area: AtomicU64,
-    /// Pages that its environment is made of, where it is not the process's first.
+    /// Control page, key ring, and pages of the area of its environment, where it is not the process's first. They stay
+    /// with the record of a thread that ended, until they are freed.
     pub pages: Lock<Vec<PageNumber>>,
     /// Where it begins, until it has begun.
     pub start: Lock<Option<Context>>,
@@ -60,7 +61,7 @@ pub struct Thread {
 /// A thread that ended: what it was made of.
 #[derive(Clone, Debug)]
 pub struct DeadThread {
-    thread: &'static Thread,
+    pub thread: &'static Thread,
 }
 
 impl Deref for Thread {
@@ -130,8 +131,8 @@ impl Thread {
     /// pending is the parent's.
     pub fn begin_again(&self) {
         self.number.store(area::number().0, Relaxed);
+        self.forget_parts();
         self.area.store(area::Area::current().address(), Relaxed);
-        self.pages.lock().clear();
         self.cpu_time.clear();
         self.waits.awakened.store(0, Relaxed);
         self.signals.post().drop_all(u64::MAX);
@@ -140,11 +141,21 @@ impl Thread {
         self.signals.set_blocked(self.signals.blocked());
     }
 
+    /// Whether it has what another environment can be made of.
+    pub fn has_parts(&self) -> bool {
+        self.area.load(Relaxed) != 0
+    }
+
+    /// The record was copied with its process: its parts belong to the original.
+    pub fn forget_parts(&self) {
+        self.pages.free_copy();
+        self.pages.lock().clear();
+        self.area.store(0, Relaxed);
+    }
+
     /// The record is another thread's from now on, which does not run yet.
     pub fn reset(&self, blocked: u64) {
         self.number.store(0, Relaxed);
-        self.area.store(0, Relaxed);
-        self.pages.lock().clear();
         self.signals.post().drop_all(u64::MAX);
         self.robust_list.store(0, Relaxed);
         self.waiter.clear();

@@ -1,7 +1,9 @@
 //! Threads: `clone` with shared memory makes another environment in the same address space, which runs in parallel.
 //!
 //! It bears the process's own name, so that it can do what the process can; it has an area, a key ring and a budget of
-//! its own. The next clone reclaims the parts of threads that ended.
+//! its own. The next clone destroys threads that ended. The last few of these keep their parts, pages and a place where
+//! they are mapped, in their records, and the next threads are made of them. The kernel has emptied all of them but the
+//! public page.
 
 use crate::budget;
 use crate::hw::current::{area_at, word};
@@ -22,12 +24,17 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::errno::{Errno, Result};
+use runtime::address_space::Access;
 use runtime::environment::CHANNEL_SLOT;
 use runtime::layout;
 use runtime::page::Allocator;
 use runtime::upcall::Context;
+use runtime::window::Window;
 use runtime::{EnvironmentId, KeyIndex, PageNumber, area, heap, syscall};
 use unix_core::process::public_page as public;
+
+/// So many records keep the parts of their threads.
+const KEPT: usize = 4;
 
 /// What a thread may use at first; it draws more from the bank.
 const BUDGETS: [(Resource, u64); 3] = [(Resource::Page, 32), (Resource::Slice, 1), (Resource::Predicate, 16)];
@@ -48,15 +55,14 @@ pub struct Options {
 /// Makes a thread that starts at `context`, on a stack of its own; the result is its number.
 pub fn spawn(context: &Context, options: Options) -> Result<u64> {
     take_remains_back();
-    budget::reserve_or_fail(AREA_PAGES as u64 + 8)?;
     budget::ensure(Resource::Environment, 1).map_err(|_| Errno::EAGAIN)?;
     let record = record(context, &options)?;
     let _turn = process().credentials_turn();
     process().begin_thread(record);
     let made = build(record).and_then(|made| begin_to_run(record, &made, &options).map(|()| made));
     let made = made.inspect_err(|_| {
-        demolish(record);
-        process().spare_threads.lock().push(record);
+        take_apart(record);
+        put_aside(record);
     })?;
     Ok(made.number.0)
 }
@@ -82,7 +88,7 @@ fn begin_to_run(record: &'static Thread, made: &EnvironmentRef, options: &Option
 
 /// The record of a new thread: a fresh one, or that of a thread that ended.
 fn record(context: &Context, options: &Options) -> Result<&'static Thread> {
-    let spare = process().spare_threads.lock().pop();
+    let spare = take_spare();
     let maker = thread();
     let record = match spare {
         Some(record) => record,
@@ -103,15 +109,24 @@ fn record(context: &Context, options: &Options) -> Result<&'static Thread> {
     Ok(record)
 }
 
-/// Makes the environment, or what can be had of it.
+/// Makes the environment: of the parts that its record has, or of fresh ones. Somebody may still look at a page of the
+/// former, which are of no use then.
 fn build(record: &'static Thread) -> Result<EnvironmentRef> {
+    if record.has_parts() {
+        match make(record) {
+            Ok(made) => return Ok(made),
+            Err(_) => take_apart(record),
+        }
+    }
+    allocate_parts(record)?;
+    make(record)
+}
+
+/// Makes the environment, or what can be had of it.
+fn make(record: &'static Thread) -> Result<EnvironmentRef> {
     let process = process();
     let own = Allocator::own();
-    let place = layout::area_at(heap::reserve_area()?);
-    record.area.store(place, Relaxed);
-    let mut pages = vec![PageNumber::NONE; AREA_PAGES + 2];
-    own.allocate_many(&mut pages)?;
-    *record.pages.lock() = pages.clone();
+    let (place, pages) = (record.area.load(Relaxed), record.pages.lock().clone());
     let (fixed, in_area) = pages.split_at(2);
     let beginning = StartInfo {
         function: (begin as *const () as u64, 0),
@@ -123,9 +138,6 @@ fn build(record: &'static Thread) -> Result<EnvironmentRef> {
     let channel = area::channel_key();
     write_words(in_area[1], process.session_key, &area_words(&beginning, place, channel.is_some()))?;
     write_words(in_area[0], process.session_key, &[(public::PROCESS * 8, process.environment())])?;
-    for (address, pages) in parts_of_area(place, in_area) {
-        env_create::show_area(address, pages)?;
-    }
     let private: Vec<u64> = in_area[1..].iter().map(|page| page.0).collect();
     let pages = [fixed[0], fixed[1], in_area[0], area::root()];
     let number = env_create::create(KeyIndex::FIRST, KeyIndex::FIRST, pages, place, &private)?;
@@ -133,6 +145,20 @@ fn build(record: &'static Thread) -> Result<EnvironmentRef> {
     let made = EnvironmentRef { number, public: in_area[0], list: own.list };
     equip(&made, channel)?;
     Ok(made)
+}
+
+/// Allocates the pages of a thread, and maps those of its area at a free place.
+fn allocate_parts(record: &'static Thread) -> Result<()> {
+    budget::reserve_or_fail(AREA_PAGES as u64 + 8)?;
+    let place = layout::area_at(heap::reserve_area()?);
+    record.area.store(place, Relaxed);
+    let mut pages = vec![PageNumber::NONE; AREA_PAGES + 2];
+    Allocator::own().allocate_many(&mut pages)?;
+    *record.pages.lock() = pages.clone();
+    for (address, pages) in parts_of_area(place, &pages[2..]) {
+        env_create::show_area(address, pages)?;
+    }
+    Ok(())
 }
 
 /// Gives a new environment keys, budgets, and the connection to the server.
@@ -163,27 +189,86 @@ extern "C" fn begin(_argument: u64) {
     cpu_entry::resume(&context)
 }
 
-/// Takes back what threads that ended were made of.
-pub fn take_remains_back() {
+/// Takes back what threads that ended were made of, but for what is kept for the next ones.
+fn take_remains_back() {
     let remains = core::mem::take(&mut *process().remains.lock());
     if remains.is_empty() {
         return;
     }
     for DeadThread { thread } in remains {
-        demolish(thread);
-        process().spare_threads.lock().push(thread);
+        destroy(thread);
+        if count_kept() < KEPT {
+            empty_public_page(thread);
+        } else {
+            free_parts_of(thread);
+        }
+        put_aside(thread);
     }
     // What they were endowed with came back to whom they were made by, not to the bank.
     budget::give_back();
 }
 
-/// Destroys the environment of a thread, as far as it was made, and frees its pages and its place.
-fn demolish(thread: &'static Thread) {
+/// The same, with what is kept.
+pub fn take_everything_back() {
+    take_remains_back();
+    free_kept();
+}
+
+/// Frees what is kept for the next threads.
+pub fn free_kept() {
+    while count_kept() > 0 {
+        let Some(record) = take_spare() else { return };
+        free_parts_of(record);
+        put_aside(record);
+    }
+}
+
+fn take_spare() -> Option<&'static Thread> {
+    process().spare_threads.lock().pop()
+}
+
+/// Records with parts stand at the end of the list.
+fn count_kept() -> usize {
+    process().spare_threads.lock().iter().rev().take_while(|record| record.has_parts()).count()
+}
+
+/// Keeps the record of a thread for another one: at the end where it has parts, else before those that have.
+fn put_aside(record: &'static Thread) {
+    let mut spare = process().spare_threads.lock();
+    let kept = if record.has_parts() { 0 } else { spare.iter().rev().take_while(|other| other.has_parts()).count() };
+    let place = spare.len() - kept;
+    spare.insert(place, record);
+}
+
+/// Destroys the environment of a thread, as far as it was made.
+fn destroy(thread: &'static Thread) {
     let number = EnvironmentId(thread.number.swap(0, Relaxed));
     if number != EnvironmentId::NONE {
         inherit_from_thread(number, process().session_key);
         environment::release(number, KeyIndex::FIRST);
     }
+}
+
+/// Destroys the environment of a thread, and frees what it is made of.
+fn take_apart(thread: &'static Thread) {
+    destroy(thread);
+    free_parts_of(thread);
+}
+
+/// The words of an environment that is no more, for which the next one has no use.
+fn empty_public_page(thread: &'static Thread) {
+    let public = thread.pages.lock().get(2).copied();
+    if let Some(public) = public
+        && let Ok(window) = Window::open(&[public], process().session_key, Access::WRITE)
+    {
+        window.words().iter().for_each(|word| word.store(0, Relaxed));
+    } else {
+        free_parts_of(thread);
+    }
+}
+
+/// Frees the pages and the place of a thread that is destroyed.
+fn free_parts_of(thread: &'static Thread) {
     let pages = core::mem::take(&mut *thread.pages.lock());
     let place = thread.area.swap(0, Relaxed);
     if place == 0 {
