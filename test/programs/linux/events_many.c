@@ -3,60 +3,19 @@
 // them, sends to them or connects in random order. At last it shuts a UDP socket down. No wake-up is lost.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
-#include <errno.h>
-#include <poll.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#define CHECK(what) do { if ((what) < 0) { printf("line %d: %s failed, errno %d\n", __LINE__, #what, errno); exit(1); } } while (0)
 enum { COUNT = 50, TURNS = 400, PATIENCE = 5000 };
-enum { LEVEL, EDGE, POLL, SELECT, WAYS };
+#include "waits.h"
+
 enum { COUNTERS, DATAGRAMS, LISTENERS, KINDS };
-static const char *const names[] = {"epoll", "epoll by edge", "poll", "select"};
 static const char *const kinds[] = {"counters", "datagrams", "listeners"};
-static int from[COUNT], to[COUNT], set = -1;
-
-static long now(clockid_t clock)
-{
-	struct timespec time;
-	clock_gettime(clock, &time);
-	return time.tv_sec * 1000000000 + time.tv_nsec;
-}
-static unsigned seed = 1;
-static unsigned draw(unsigned below) { seed = seed * 1103515245 + 12345; return (seed >> 16) % below; }
-
-static int waits(int way, int patience, int ready[COUNT])
-{
-	int found = 0, result;
-	if (way <= EDGE) {
-		struct epoll_event events[COUNT];
-		CHECK(result = epoll_wait(set, events, COUNT, patience));
-		for (int i = 0; i < result; i++) ready[found++] = events[i].data.fd;
-	} else if (way == POLL) {
-		struct pollfd polled[COUNT];
-		for (int i = 0; i < COUNT; i++) polled[i] = (struct pollfd){from[i], POLLIN, 0};
-		CHECK(result = poll(polled, COUNT, patience));
-		for (int i = 0; i < COUNT; i++) if (polled[i].revents) ready[found++] = i;
-	} else {
-		fd_set read;
-		FD_ZERO(&read);
-		for (int i = 0; i < COUNT; i++) FD_SET(from[i], &read);
-		struct timeval time = {patience / 1000, patience % 1000 * 1000};
-		CHECK(result = select(FD_SETSIZE, &read, NULL, NULL, &time));
-		for (int i = 0; i < COUNT; i++) if (FD_ISSET(from[i], &read)) ready[found++] = i;
-	}
-	return found;
-}
 
 static socklen_t name_of(int at, struct sockaddr_un *name)
 {

@@ -2,57 +2,15 @@
 // CPU. Then another process writes to them in random order, closes some, and is killed or executes a program. At last it
 // waits for room in many that are full. No wake-up is lost. With "bytes" it prints nanoseconds for each byte instead.
 #define _GNU_SOURCE
-#include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#define CHECK(what) do { if ((what) < 0) { printf("line %d: %s failed, errno %d\n", __LINE__, #what, errno); exit(1); } } while (0)
 enum { COUNT = 200, TURNS = 400, PATIENCE = 5000, FULL = 20 };
-enum { LEVEL, EDGE, POLL, SELECT, WAYS };
-static const char *const names[] = {"epoll", "epoll by edge", "poll", "select"};
-static int from[COUNT], to[COUNT], set = -1;
-
-static long now(clockid_t clock)
-{
-	struct timespec time;
-	clock_gettime(clock, &time);
-	return time.tv_sec * 1000000000 + time.tv_nsec;
-}
-static unsigned seed = 1;
-static unsigned draw(unsigned below) { seed = seed * 1103515245 + 12345; return (seed >> 16) % below; }
-
-static int waits(int way, int patience, int ready[COUNT])
-{
-	int found = 0, result;
-	if (way <= EDGE) {
-		struct epoll_event events[COUNT];
-		CHECK(result = epoll_wait(set, events, COUNT, patience));
-		for (int i = 0; i < result; i++) ready[found++] = events[i].data.fd;
-	} else if (way == POLL) {
-		struct pollfd polled[COUNT];
-		for (int i = 0; i < COUNT; i++) polled[i] = (struct pollfd){from[i], POLLIN, 0};
-		CHECK(result = poll(polled, COUNT, patience));
-		for (int i = 0; i < COUNT; i++) if (polled[i].revents) ready[found++] = i;
-	} else {
-		fd_set read;
-		FD_ZERO(&read);
-		for (int i = 0; i < COUNT; i++) if (from[i] >= 0) FD_SET(from[i], &read);
-		struct timeval time = {patience / 1000, patience % 1000 * 1000};
-		CHECK(result = select(FD_SETSIZE, &read, NULL, NULL, &time));
-		for (int i = 0; i < COUNT; i++) if (from[i] >= 0 && FD_ISSET(from[i], &read)) ready[found++] = i;
-	}
-	return found;
-}
+#include "waits.h"
 
 /* Writes a byte for each that it is asked for, or closes an end, or all by execve. */
 static void writer(int ask)
