@@ -172,13 +172,8 @@ impl Principals {
         self.acls.of(list).is_some_and(|audience| principals.iter().any(|one| audience.contains_key(one)))
     }
 
-    /// Whether principals other than user 0 share pages under a list.
-    pub(super) fn is_shared(&self, list: PageNumber) -> bool {
-        self.sharers(list).next().is_some()
-    }
-
     /// The principals that share pages under a list, in addition to user 0.
-    fn sharers(&self, list: PageNumber) -> impl Iterator<Item = u64> {
+    pub(super) fn sharers(&self, list: PageNumber) -> impl Iterator<Item = u64> {
         let is_of = move |known: &Known| [known.lists.window, known.lists.common].contains(&list);
         let one = self.principals.iter().find(|(_, known)| is_of(known)).map(|(principal, _)| *principal);
         let several = self.acls.of(list).into_iter().flat_map(|audience| audience.keys().copied());

@@ -240,14 +240,18 @@ impl FileServer {
         })
     }
 
-    /// The stamp of its page, who listens there, and its kind. Where the caller, which may connect there, has given a
-    /// request to connect: whether it is in the queue now.
+    /// The stamp of its page, who listens there, and its kind; above that the list for the pages of a connection, where
+    /// the caller needs one. Where the caller, which may connect there, has given a request to connect: whether it is in
+    /// the queue now.
     fn listener(&mut self, caller: u64, node: NodeId, request: [u64; 3]) -> Result<Answer> {
         let named = self.sockets.get(&node).filter(|named| named.is_there()).copied().ok_or(Errno::ECONNREFUSED)?;
         let NamedSocket { page, by, who, kind, .. } = named;
         let is_asked = request[0] != 0 && self.ask_listener(caller, named, request)?;
+        let is_other = self.is_other_than_zero(caller) && self.principal_of(caller) != self.principal_of(by);
+        let list =
+            if is_other && request[0] == 0 { self.list_for_connection(caller, named).ok().flatten() } else { None };
         let [process, numbers] = Ucred::of(by, who).to_words();
-        Ok([page.0, process, numbers, kind, u64::from(is_asked)])
+        Ok([page.0, process, numbers, kind | list.map_or(0, |list| list.0) << 32, u64::from(is_asked)])
     }
 
     /// A line of `/proc/net/unix` for each socket that has a name.

@@ -1,5 +1,5 @@
-// Connections from processes of other users to listeners of user 0. One line for each part. Then a process of another
-// user writes into the pages of its own connection what names pages of user 0: user 0 opens none of them.
+// Connections between processes of different users. One line for each part. Then a process writes into the pages of its
+// own connection what names pages of the process that listens: that one opens none of them.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +18,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "census.h"
 
 #define CHECK(what) do { if (!(what)) { printf("line %d: %s failed, errno %d\n", __LINE__, #what, errno); _exit(1); } } while (0)
 
@@ -274,7 +275,6 @@ static volatile uint64_t *own_pipe(void) {
     signal(SIGSEGV, at_fault);
     for (char *volatile page = windows; page < windows + WINDOW_BYTES && !found; page += 4096) {
         if (sigsetjmp(way_back, 1)) continue;
-        *(volatile char *)page = *(volatile char *)page;
         if (!memcmp(page + NAME * 8, own_name, sizeof own_name - 1)) found = (void *)page;
     }
     signal(SIGSEGV, SIG_DFL);
@@ -302,9 +302,9 @@ static int named(void) {
     return made;
 }
 
-// Rounds: its pipe names a page of the parent's in each place; then what it has grown by; then a descriptor in a message
+// Rounds: its pipe names a page of the listener's in each place; then what it has grown by; then a descriptor in a message
 // names one as the page of its offset.
-static void names_others(pid_t parent, int turn) {
+static void names_others(pid_t parent, const int *turns) {
     for (int round = 1; round <= PIPE_PAGES + 1; round++) {
         char byte;
         int own = named();
@@ -322,25 +322,109 @@ static void names_others(pid_t parent, int turn) {
             CHECK(word < first + 1024);
             word[0] = victim;
         }
-        CHECK(write(turn, "c", 1) == 1 && read(turn, &byte, 1) == 1 && !close(own));
+        CHECK(write(turns[1], "c", 1) == 1 && read(turns[0], &byte, 1) == 1 && !close(own));
     }
 }
 
-static void evil(void) {
-    int made = listener("/tmp/listener", SOCK_STREAM | SOCK_NONBLOCK, 0666, 5), turns[2];
-    CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, turns));
-    pid_t parent = getpid(), child = as_user(USER);
-    if (!child) { names_others(parent, turns[1]); _exit(0); }
+static void accepts_from_evil(const int *turns) {
+    int made = listener("/tmp/listener", SOCK_STREAM | SOCK_NONBLOCK, 0666, 5);
+    CHECK(write(turns[1], "r", 1) == 1);
     for (int round = 1; round <= PIPE_PAGES + 1; round++) {
         char byte;
         CHECK(read(turns[0], &byte, 1) == 1);
         int other = accept(made, NULL, NULL);
         if (round <= PIPE_PAGES) CHECK(other == -1 && errno == EAGAIN);
         else CHECK(other >= 0 && receive_one(other) == -1 && !close(other));
-        CHECK(write(turns[0], "d", 1) == 1);
+        CHECK(write(turns[1], "d", 1) == 1);
     }
-    ends_well(child);
-    CHECK(!close(made) && !close(turns[0]) && !close(turns[1]));
+}
+
+static void evil(uid_t listens) {
+    int to_evil[2], from_evil[2];
+    char byte;
+    CHECK(!pipe(to_evil) && !pipe(from_evil) && !unlink("/tmp/listener"));
+    pid_t good = as_user(listens);
+    if (!good) { accepts_from_evil((int[]){from_evil[0], to_evil[1]}); _exit(0); }
+    at("/tmp/listener");
+    CHECK(read(to_evil[0], &byte, 1) == 1);
+    pid_t child = as_user(USER);
+    if (!child) { names_others(good, (int[]){to_evil[0], from_evil[1]}); _exit(0); }
+    ends_well(child), ends_well(good);
+    for (int i = 0; i < 2; i++) CHECK(!close(to_evil[i]) && !close(from_evil[i]));
+}
+
+// Sends so many bytes one way, and as many back.
+static void sends(int own, int bytes) {
+    char some[4096];
+    for (int i = 0; i < (int)sizeof some; i++) some[i] = (char)(i * 7 >> 3);
+    for (int done = 0; done < bytes; done += sizeof some) CHECK(write(own, some, sizeof some) == sizeof some);
+    for (int done = 0, got; done < bytes; done += got) {
+        int left = bytes - done;
+        CHECK((got = read(own, some, left < (int)sizeof some ? left : (int)sizeof some)) > 0);
+    }
+}
+
+static void sends_back(int other, int bytes) {
+    static char all[300 << 10];
+    for (int done = 0, got; done < bytes; done += got) CHECK((got = read(other, all + done, bytes - done)) > 0);
+    for (int i = 0; i < bytes; i++) CHECK(all[i] == (char)(i % 4096 * 7 >> 3));
+    for (int done = 0, put; done < bytes; done += put) CHECK((put = write(other, all + done, bytes - done)) > 0);
+}
+
+// One user listens and another one connects: neither of them is user 0, or only who connects.
+static void between(uid_t connects, const char *path, int kind) {
+    enum { BYTES = 200 << 10 };
+    int ready[2];
+    char byte;
+    CHECK(!pipe(ready));
+    pid_t first = as_user(OTHER);
+    if (!first) {
+        int made = listener(path, kind, 0666, 5);
+        CHECK(write(ready[1], "r", 1) == 1);
+        int other = accept(made, NULL, NULL);
+        struct ucred peer;
+        socklen_t bytes = sizeof peer;
+        CHECK(!getsockopt(other, SOL_SOCKET, SO_PEERCRED, &peer, &bytes));
+        CHECK(other >= 0 && peer.uid == connects && peer.gid == 100);
+        if (kind == SOCK_STREAM) sends_back(other, BYTES);
+        // Another user's descriptors do not come.
+        if (connects) CHECK(receive_one(other) == -1);
+        CHECK(write(other, "e", 1) == 1 && read(other, &byte, 1) == 0 && !close(other));
+        for (int i = 0; i < MANY; i++) {
+            CHECK((other = accept(made, NULL, NULL)) >= 0 && read(other, &byte, 1) == 1 && write(other, "y", 1) == 1);
+            CHECK(read(other, &byte, 1) == 0 && !close(other));
+        }
+        // Who has ended before it is accepted.
+        CHECK(read(ready[0], &byte, 1) == 1 && (other = accept(made, NULL, NULL)) >= 0);
+        CHECK(read(other, &byte, 1) == 1 && byte == 'l' && read(other, &byte, 1) == 0);
+        _exit(0);
+    }
+    CHECK(read(ready[0], &byte, 1) == 1);
+    at(path);
+    pid_t second = as_user(connects);
+    if (!second) {
+        int own = connected(kind), ends[2];
+        CHECK(is_peer(own, first, OTHER, 100));
+        if (kind == SOCK_STREAM) sends(own, BYTES);
+        CHECK(!pipe(ends));
+        if (connects) send_one(own, ends[0]);
+        CHECK(read(own, &byte, 1) == 1 && byte == 'e' && !close(own));
+        long before = 0;
+        for (int i = 0; i < MANY; i++) {
+            if (i == MANY / 2) before = free_kilobytes();
+            own = connected(kind);
+            CHECK(write(own, "x", 1) == 1 && read(own, &byte, 1) == 1 && byte == 'y' && !close(own));
+        }
+        long kept = before - free_kilobytes();
+        if (kept > 800) printf("%d connections keep %ld KiB\n", MANY / 2, kept);
+        own = connected(kind);
+        CHECK(write(own, "l", 1) == 1);
+        _exit(0);
+    }
+    ends_well(second);
+    CHECK(write(ready[1], "e", 1) == 1);
+    ends_well(first);
+    CHECK(!close(ready[0]) && !close(ready[1]));
 }
 
 int main(void) {
@@ -364,7 +448,12 @@ int main(void) {
     puts("who sleeps wakes up");
     workers();
     puts("workers accept");
-    evil();
+    evil(0);
     puts("what another user names in its own pages user 0 does not open");
+    between(USER, "/tmp/of-other", SOCK_STREAM), between(USER, "/tmp/of-other", SOCK_SEQPACKET);
+    between(USER, "@of-other", SOCK_STREAM), between(0, "/tmp/of-other", SOCK_STREAM);
+    puts("users that are not user 0 reach each other, and user 0 reaches them");
+    evil(OTHER);
+    puts("nor does another user");
     return 0;
 }

@@ -20,8 +20,8 @@
 #define CHECK(what) do { if (!(what)) { printf("line %d: %s failed, errno %d\n", __LINE__, #what, errno); _exit(1); } } while (0)
 
 enum { USER = 1000, GROUP = 100, NOBODY = 65534, HEAP_PAGES = 4096 };
-// The server's operations (lib/exos/src/server/protocol.rs).
-enum { ACCEPT_OFFER = 41, VOUCH = 68, REDEEM = 69 };
+// The server's operations (lib/unix-core/src/server/protocol.rs).
+enum { ACCEPT_OFFER = 41, BIND_ABSTRACT = 46, PEER_ABSTRACT = 47, VOUCH = 68, REDEEM = 69 };
 
 static sigjmp_buf way_back;
 static void at_fault(int signal) { siglongjmp(way_back, signal); }
@@ -236,6 +236,57 @@ static void theft(void) {
     puts("what is on its way comes to whom it was sent");
 }
 
+static void listens(const char *name) {
+    struct sockaddr_un place = {AF_UNIX, ""};
+    int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+    strcpy(place.sun_path + 1, name);
+    CHECK(!bind(listener, (void *)&place, sizeof(sa_family_t) + 1 + strlen(name)) && !listen(listener, 1));
+}
+
+// The first page of the own window, where the server finds names. An abstract name begins with its kind: streams are 0.
+static char paths[4096] __attribute__((aligned(4096)));
+
+static size_t write_name(const char *name) {
+    paths[0] = 0;
+    return 1 + strlen(strcpy(paths + 1, name));
+}
+
+// The page that an abstract name of another process leads to; 0: there is none.
+static uint64_t page_behind(uint64_t server, const char *name) {
+    uint64_t message[6] = {PEER_ABSTRACT, write_name(name)};
+    return ask(server, message, 10000) || message[0] ? 0 : message[1];
+}
+
+// What the server says to a new name for a page.
+static uint64_t names_page(uint64_t server, const char *name, uint64_t page) {
+    uint64_t message[6] = {BIND_ABSTRACT, page, write_name(name)};
+    return ask(server, message, 10000) ? ~0ull : message[0];
+}
+
+// User 1000 gives a name of its own to a page of user 0, which others would write into. To its own page it may.
+static void names(void) {
+    listens("names: user 0");
+    pid_t child = fork();
+    if (!child) {
+        become_user();
+        listens("names: user");
+        paths[0] = 1;
+        uint64_t own = getpid(), end = PRIVATE[GATE_END], found[2] = {0}, answers[2] = {0};
+        PRIVATE[GATE_END] = 0;
+        uint64_t server = find_server(own, paths);
+        for (int i = 0; server && i < 2; i++) {
+            found[i] = page_behind(server, i ? "names: user" : "names: user 0");
+            answers[i] = names_page(server, i ? "names: second" : "names: of another", found[i]);
+        }
+        PRIVATE[GATE_END] = end;
+        CHECK(server && found[0] && found[1] && found[0] != found[1]);
+        CHECK(answers[0] == EPERM && answers[1] == 0);
+        _exit(0);
+    }
+    is_over(child);
+    puts("nobody gives a name to a page of another user");
+}
+
 int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
     char folder[] = "/tmp/evil-XXXXXX";
@@ -243,4 +294,5 @@ int main(void) {
     senders();
     peers();
     theft();
+    names();
 }

@@ -3,9 +3,10 @@
 //! A name leads to a page that the binder of the socket gave. Invariant: no client is told of a page that was given up
 //! and reused since. A client that has mapped the page looks whether that still holds (`Mappings::open_noted`).
 //!
-//! The queue of a listener that is user 0 no other user opens: the server puts their requests there.
+//! The queue of a listener no other user opens, but for user 0: the server puts their requests there.
 
 use crate::dispatch::FileServer;
+use crate::pages::page_acl::{Access, PageAcl};
 use crate::principals::{own_list, with_key_of};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
@@ -16,6 +17,7 @@ use internet::bell::Watch;
 use linux_abi::errno::{Errno, Result};
 use runtime::exposed::PageStamp;
 use runtime::{EnvironmentId, PageNumber, clock, exposed};
+use unix_core::process::credentials::FIRST_APART;
 use unix_core::server::socket_kind::Kind;
 use vfs::namespace::FsCredentials;
 
@@ -62,33 +64,63 @@ impl FileServer {
     }
 
     /// Puts a request to connect into the queue of a listener; false where the queue is full, or locked for long. The
-    /// listener has to be user 0, which opens the caller's pages, and no other user may write the queue. The pages have
-    /// to be the caller's own: a process that accepts opens them with a key that opens everything.
+    /// pages have to be the caller's own, under the list for this connection: a process that accepts opens them, and
+    /// may open more than the caller.
     ///
     /// # Errors
-    /// `ECONNREFUSED` where that is not so.
+    /// `ECONNREFUSED` where that is not so, and as [`Self::list_for_connection`].
     pub(crate) fn ask_listener(&mut self, caller: u64, named: NamedSocket, request: Request) -> Result<bool> {
-        let NamedSocket { page, by, who, kind, .. } = named;
-        let listener = self.clients.get(&by).map_or(who.uid.into(), |client| client.credentials.principal());
-        let queue_list = exposed::page(page.page()).map(|info| info.access()).ok_or(Errno::ECONNREFUSED)?;
-        let is_of_0 = listener == 0 && !self.keys.is_shared(queue_list);
-        let is_queue = kind == Kind::Stream as u64 || kind == Kind::Packets as u64;
-        let list = own_list(EnvironmentId(caller));
+        let own = own_list(EnvironmentId(caller));
+        let list = self.list_for_connection(caller, named)?.or(own);
         let is_own = |stamp: PageStamp| {
             stamp.is_current()
                 && exposed::page(stamp.page())
-                    .is_some_and(|info| Some(info.access()) == list && own_list(info.owner()) == list)
+                    .is_some_and(|info| Some(info.access()) == list && own_list(info.owner()) == own)
         };
         let [outgoing, incoming, _] = request;
-        if !is_of_0 || !is_queue || ![outgoing, incoming].map(PageStamp).into_iter().all(is_own) {
+        if ![outgoing, incoming].map(PageStamp).into_iter().all(is_own) {
             return Err(Errno::ECONNREFUSED);
         }
-        let queue = self.mappings.open_noted(&[page], SESSION_SLOT, true).map_err(|_| Errno::ECONNREFUSED)?;
+        let page = named.page;
+        let queue = Vec::from([page.page()]);
+        let queue = self.mappings.open_of_others(queue, SESSION_SLOT, true).map_err(|_| Errno::ECONNREFUSED)?;
         let held = lock_in(&queue).acquire_until(clock::now() + PATIENCE);
-        let outcome = held.map_or(Ok(false), |_held| put_request(queue.words(), request));
+        let outcome = match held {
+            _ if !page.is_current() => Err(Errno::ECONNREFUSED),
+            Some(_held) => put_request(queue.words(), request),
+            None => Ok(false),
+        };
         let asked = Watch(queue.words()[WATCH].swap(0, SeqCst)).bells();
         self.mappings.close(&queue);
         self.count_bells(asked);
         outcome
+    }
+
+    /// The list under which the pipes lie that a client makes to connect to a listener of another user: both may use
+    /// them. None where user 0 listens, which opens the caller's own. Nobody else may share the queue: who connects
+    /// trusts what comes from there as coming from the listener.
+    ///
+    /// # Errors
+    /// `ECONNREFUSED` where others share it, or it is no queue; and as [`PageAcls::list_for`].
+    ///
+    /// [`PageAcls::list_for`]: crate::pages::page_acl::PageAcls::list_for
+    pub(crate) fn list_for_connection(&mut self, caller: u64, named: NamedSocket) -> Result<Option<PageNumber>> {
+        let listener =
+            self.clients.get(&named.by).map_or(named.who.uid.into(), |client| client.credentials.principal());
+        let queue_list = exposed::page(named.page.page()).map(|info| info.access()).ok_or(Errno::ECONNREFUSED)?;
+        let is_queue = named.kind == Kind::Stream as u64 || named.kind == Kind::Packets as u64;
+        if !is_queue || !self.keys.sharers(queue_list).all(|sharer| sharer == listener) {
+            return Err(Errno::ECONNREFUSED);
+        }
+        let own = self.principal_of(caller);
+        if listener == 0 {
+            return Ok(None);
+        }
+        // A user takes descriptors from its own processes, and those that are set apart from it look the same to it.
+        if own.max(listener) >= FIRST_APART {
+            return Err(Errno::ECONNREFUSED);
+        }
+        let audience = [0, own, listener].map(|principal| (principal, Access::Own));
+        self.keys.acls.list_for(PageAcl::from(audience)).map(Some)
     }
 }

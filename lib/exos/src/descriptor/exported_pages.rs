@@ -25,19 +25,23 @@ const AT_ONCE: usize = 64;
 /// Spare pages at most: those of a pipe each way.
 const SPARE: usize = 32;
 
-/// A page that is out of use.
+/// A page that is out of use, and the first page of its window, as they were.
 #[derive(Clone, Copy, Debug)]
 pub struct Unused {
-    page: PageNumber,
-    /// The first page of its window, as it was.
+    page: PageStamp,
     first: PageStamp,
+}
+
+impl Unused {
+    fn number(&self) -> PageNumber {
+        self.page.page()
+    }
 }
 
 /// The pages.
 #[derive(Clone, Debug, Default)]
 pub struct ExportedPages {
-    /// Each with the first page of its window, as it was.
-    pages: BTreeMap<PageNumber, PageStamp>,
+    pages: BTreeMap<PageNumber, Unused>,
     /// Open files that were sent in messages, by their numbers, with their pages: in flight no process maps them.
     sent: BTreeMap<u64, (Reference, Vec<PageNumber>)>,
     /// How many of those each page belongs to.
@@ -63,13 +67,13 @@ impl ExportedPages {
     /// process has.
     pub fn add(&mut self, pages: impl Iterator<Item = Unused>) -> Vec<Unused> {
         let own = Own::of_running();
-        let mine = pages.filter(|unused| own.has(unused.page));
-        let (free, lent): (Vec<_>, Vec<_>) = mine.partition(|unused| self.is_free(unused.page));
+        let mine = pages.filter(|unused| own.has(unused.number()));
+        let (free, lent): (Vec<_>, Vec<_>) = mine.partition(|unused| self.is_free(unused.number()));
         if !self.pages.is_empty() {
             // A process that got a pipe back in a message, and closes it again, has added them before.
-            free.iter().for_each(|unused| _ = self.pages.remove(&unused.page));
+            free.iter().for_each(|unused| _ = self.pages.remove(&unused.number()));
         }
-        self.pages.extend(lent.iter().map(|unused| (unused.page, unused.first)));
+        self.pages.extend(lent.iter().map(|unused| (unused.number(), *unused)));
         free
     }
 
@@ -78,23 +82,25 @@ impl ExportedPages {
     fn give_up(&mut self, free: Vec<Unused>) {
         // What a further thread is charged for may go with it.
         let own = EnvironmentId(domain().environment());
-        let is_fit = |info: &exposed::Page| info.owner() == own && info.flags() & DIRTY == 0;
+        let is_fit = |info: &exposed::Page| {
+            info.owner() == own && info.access() == area::access_list() && info.flags() & DIRTY == 0
+        };
         // A page is looked at once, before it is freed: afterwards another thread may have it.
         let mut unwritten = Vec::with_capacity(free.len());
         let written = free.into_iter().filter(|unused| {
-            let is_written = exposed::page(unused.page).filter(is_fit).is_none();
+            let is_written = exposed::page(unused.number()).filter(is_fit).is_none();
             if !is_written {
                 unwritten.push(*unused);
             }
             is_written
         });
-        Allocator::own().free_each(written.map(|unused| unused.page));
+        of_any_list().free_each(written.map(|unused| unused.number()));
         let mut left = Vec::new();
         for Unused { page, first } in unwritten {
             let is_kept = self.spare.len() < SPARE && !first.is_current();
-            if is_kept { &mut self.spare } else { &mut left }.push(page);
+            if is_kept { &mut self.spare } else { &mut left }.push(page.page());
         }
-        Allocator::own().free_many(&left);
+        of_any_list().free_many(&left);
     }
 
     /// Puts spare pages into the first places; how many.
@@ -139,7 +145,7 @@ impl ExportedPages {
     }
 
     /// Takes out the pages that no process maps or is going to map. What others have claimed meanwhile is theirs to
-    /// give up.
+    /// give up, and may be a page of anything by now.
     fn poll(&mut self) -> Vec<Unused> {
         self.calls += 1;
         if self.calls * AT_ONCE < self.pages.len() {
@@ -154,11 +160,10 @@ impl ExportedPages {
             stays
         });
         let own = Own::of_running();
-        let all = self.pages.iter().map(|(page, first)| Unused { page: *page, first: *first });
-        let mut free: Vec<Unused> = all.filter(|unused| self.is_free(unused.page)).collect();
-        free.iter().for_each(|unused| _ = self.pages.remove(&unused.page));
-        free.retain(|unused| own.has(unused.page));
-        free
+        self.pages.retain(|_, unused| unused.page.is_current());
+        let free: Vec<Unused> = self.pages.values().copied().filter(|unused| self.is_free(unused.number())).collect();
+        free.iter().for_each(|unused| _ = self.pages.remove(&unused.number()));
+        free.into_iter().filter(|unused| own.has(unused.number())).collect()
     }
 
     /// Whether no process maps a page or is going to map it.
@@ -174,7 +179,7 @@ pub fn reclaim_unused() {
 
 /// Takes pages out of use: they are freed when no relative maps them any more, and none serves another pipe.
 pub fn lend(pages: &[PageNumber]) {
-    let each = pages.iter().map(|page| Unused { page: *page, first: PageStamp::of(*page) });
+    let each = pages.iter().map(|page| Unused { page: PageStamp::of(*page), first: PageStamp::of(*page) });
     take_out_of_use(&domain().mappings.lock(), each);
 }
 
@@ -195,7 +200,7 @@ pub fn unmap_and_export(window: &Mapping) {
 /// The pages of a window.
 fn all_of(window: &Mapping) -> impl Iterator<Item = Unused> {
     let first = PageStamp::of(window.pages()[0]);
-    window.pages().iter().map(move |page| Unused { page: *page, first })
+    window.pages().iter().map(move |page| Unused { page: PageStamp::of(*page), first })
 }
 
 /// Gives up those of some pages, and of all that were lent before, that no process maps. The windows stay as they
@@ -234,23 +239,25 @@ fn arrived(on_their_way: &mut BTreeMap<PageNumber, u32>, pages: &[PageNumber]) {
     }
 }
 
+/// What gives up pages of connections, too: a process that connects makes them under a list that the listener is on.
+fn of_any_list() -> Allocator {
+    Allocator { key: domain().session_key, ..Allocator::own() }
+}
+
 /// What tells this process's pages from others'.
 struct Own {
-    list: PageNumber,
     root: PageNumber,
 }
 
 impl Own {
     fn of_running() -> Self {
-        Self { list: area::access_list(), root: area::root() }
+        Self { root: area::root() }
     }
 
-    /// Whether a page is under this process's own list, and charged to one of its threads. A process that connects puts
-    /// pages of its own under the list of the listener, and gives them up itself.
+    /// Whether a page is charged to one of this process's threads.
     fn has(&self, page: PageNumber) -> bool {
         let is_thread =
             |number| exposed::environment(number).is_some_and(|info| info.root.load(Relaxed) == self.root.0);
-        exposed::page(page)
-            .is_some_and(|info| info.access() == self.list && !info.is_orphan() && is_thread(info.owner()))
+        exposed::page(page).is_some_and(|info| !info.is_orphan() && is_thread(info.owner()))
     }
 }

@@ -7,6 +7,7 @@ extern crate alloc;
 
 use abi::budget::Resource;
 use abi::syscall::{SYNCHRONOUS, number};
+use alloc::format;
 use alloc::string::String;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::SeqCst;
@@ -429,15 +430,8 @@ fn several_positions_are_lent_at_once(_: &World) -> Outcome {
         *position = granted!(time_slice::allocate(KeyIndex::FIRST, area::number(), 0, abi::time_slice::ANY_POSITION));
     }
     for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
-        TOLD.store(0, SeqCst);
-        let callees = [callee_beside()?, callee_beside()?, callee_beside()?];
-        for callee in &callees {
-            let went = leave_ready(SYNCHRONOUS | callee.number.0, 0, 0);
-            check!(went == 0, "after the transfer came {went:#x}");
-        }
-        time_slice::yield_now();
+        let callees = lend_to_three()?;
         let lent = || callees.each_ref().map(|callee| runs_in(callee.number));
-        check!(lent() == [1, 1, 1], "the callees run in {:?} positions of ours", lent());
         let mut wanted = [1; 3];
         for which in order {
             TOLD.store(callees[which].number.0, SeqCst);
@@ -457,6 +451,32 @@ fn several_positions_are_lent_at_once(_: &World) -> Outcome {
     check!(positions_of(area::number()).eq([first as usize]), "other positions are left than in the beginning");
     Ok(())
 }
+
+/// Callees that hold a position of ours each. Where the host has no time for this CPU, we are forced out in our critical
+/// section: the transfer that we stood before then gives no position, and all begins again.
+fn lend_to_three() -> Result<[Child; 3], String> {
+    let mut lent = [0; 3];
+    for _ in 0..LENDINGS {
+        TOLD.store(0, SeqCst);
+        let callees = [callee_beside()?, callee_beside()?, callee_beside()?];
+        for callee in &callees {
+            let went = leave_ready(SYNCHRONOUS | callee.number.0, 0, 0);
+            check!(went == 0, "after the transfer came {went:#x}");
+        }
+        time_slice::yield_now();
+        lent = callees.each_ref().map(|callee| runs_in(callee.number));
+        if lent == [1, 1, 1] {
+            return Ok(callees);
+        }
+        for callee in callees {
+            granted!(callee.destroy());
+        }
+    }
+    Err(format!("the callees run in {lent:?} positions of ours"))
+}
+
+/// So often three positions are lent before a position that was not is taken for lost.
+const LENDINGS: u32 = 4;
 
 /// In how many of our positions `runner` runs.
 fn runs_in(runner: EnvironmentId) -> usize {

@@ -45,7 +45,7 @@ fn from_list_of(queue: &Mapping) -> Allocator {
 }
 
 /// Whether this process holds the key that opens everything, so that other users may have it open what they may not.
-fn is_user_0() -> bool {
+pub(super) fn is_user_0() -> bool {
     domain().principal.load(Relaxed) == 0
 }
 
@@ -130,7 +130,8 @@ impl Socket {
         if queue.is_some_and(|queue| !is_open(queue.words())) || queue.is_none() && is_user_0() {
             return Err(Errno::ECONNREFUSED);
         }
-        let from = queue.map_or_else(super::socket::from, from_list_of);
+        let own = super::socket::from();
+        let from = queue.map_or(Allocator { list: peer.list.unwrap_or(own.list), ..own }, from_list_of);
         let (outgoing, incoming) = (fresh_pipe_from(from)?, fresh_pipe_from(from)?);
         let number = self.introduce(&outgoing, &incoming)?;
         // The process that accepts may ask for the sender, so the pipe records it until then.
@@ -216,9 +217,10 @@ impl Socket {
         Ok(Some([incoming, outgoing]))
     }
 
-    /// The peer, where this process opens everything and the peer does not.
+    /// The peer, where that is another user, which may not open what this process opens.
     pub(crate) fn foreign_peer(&self) -> Option<Ucred> {
-        self.ends().peer.filter(|peer| is_user_0() && peer.user != 0)
+        let own = attributes().as_peer().user;
+        self.ends().peer.filter(|peer| peer.user != 0 && (is_user_0() || peer.user != own))
     }
 
     /// Leaves what was sent with the server, if no process has accepted the connection yet.

@@ -3,6 +3,7 @@
 //! reader that drops the message closes descriptors that no process received.
 
 use super::internet_socket::InternetSocket;
+use super::listen_queue::is_user_0;
 use super::socket::{Kind, Socket};
 use crate::budget;
 use crate::descriptor::block_device::BlockDevice;
@@ -111,12 +112,19 @@ fn pages_named([record, _, kind, _, a, b, c, d, _]: [u64; WORDS]) -> ([PageStamp
     (pipes.map(PageStamp), [record, other].map(PageStamp))
 }
 
-/// Takes the descriptors out of a message that another user sent to user 0, if one of them names a page that the key of
-/// that user does not open. What the shared page of a socket names, or that of a console, the sender may have chosen:
-/// neither comes.
+/// Takes the descriptors out of a message from another user, which may name pages that only this process opens. They
+/// come to user 0 where the key of that user opens all of them. What the shared page of a socket names, or that of a
+/// console, the sender may have chosen: neither comes.
 pub fn drop_foreign(socket: &Socket, frame: &mut Frame) {
     let Some((name, rights)) = frame.parts().filter(|(_, rights)| !rights.is_empty()) else { return };
     let Some(peer) = socket.foreign_peer() else { return };
+    if !is_user_0() || peer == Ucred::UNKNOWN || !may_send(peer, rights) {
+        frame.control = Frame::control_of(name, &[]);
+    }
+}
+
+/// Whether a peer could open itself what it sends to user 0.
+fn may_send(peer: Ucred, rights: &[u8]) -> bool {
     let names_others = |words: &[u64; WORDS]| words[2] == CONSOLE || words[2] == SOCKET && words[7] != 0;
     let named = words_in(rights).flat_map(|words| <[[PageStamp; 2]; 2]>::from(pages_named(words))).flatten();
     let named: Vec<PageStamp> = named.filter(|page| *page != PageStamp::NONE).collect();
@@ -128,9 +136,7 @@ pub fn drop_foreign(socket: &Socket, frame: &mut Frame) {
             if page.is_current() { Ok(()) } else { Err(Errno::EIO) }
         })
     });
-    if peer == Ucred::UNKNOWN || are_open.is_err() || words_in(rights).any(|words| names_others(&words)) {
-        frame.control = Frame::control_of(name, &[]);
-    }
+    are_open.is_ok() && !words_in(rights).any(|words| names_others(&words))
 }
 
 /// It is on its way from now on.

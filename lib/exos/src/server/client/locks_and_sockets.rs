@@ -72,7 +72,7 @@ impl Client {
         let length = self.put_path(path)?;
         let [a, b, c] = request;
         let answer = self.on_path([Request::Peer as u64, at, length, a, b, c])?.here(Errno::ECONNREFUSED)?;
-        if answer[4] == kind as u64 { Ok(listener(answer)) } else { Err(Errno::EPROTOTYPE) }
+        if answer[4] as u32 == kind as u32 { Ok(listener(answer)) } else { Err(Errno::EPROTOTYPE) }
     }
 
     /// The pages of the pipe of a FIFO that is held.
@@ -114,9 +114,12 @@ pub struct Peer {
     pub who: Ucred,
     /// Whether the server put a request into its queue.
     pub is_asked: bool,
+    /// The list for the pages of a connection, where this process cannot open the queue and its own list will not do.
+    pub list: Option<PageNumber>,
 }
 
-fn listener([_, page, client, numbers, _, is_asked]: Message) -> Peer {
+fn listener([_, page, client, numbers, kind, is_asked]: Message) -> Peer {
     let process = status_page::succession(domain().board.words()).process(client);
-    Peer { page: PageStamp(page), who: Ucred::from_words([process, numbers]), is_asked: is_asked != 0 }
+    let list = Some(PageNumber(kind >> 32)).filter(|list| list.0 != 0);
+    Peer { page: PageStamp(page), who: Ucred::from_words([process, numbers]), is_asked: is_asked != 0, list }
 }
