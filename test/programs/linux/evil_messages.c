@@ -243,12 +243,15 @@ static void listens(const char *name) {
     CHECK(!bind(listener, (void *)&place, sizeof(sa_family_t) + 1 + strlen(name)) && !listen(listener, 1));
 }
 
-// The first page of the own window, where the server finds names. An abstract name begins with its kind: streams are 0.
-static char paths[4096] __attribute__((aligned(4096)));
+// The first page of the own window, where the server finds names. An abstract name has the number of its kind before it,
+// and begins with a NUL.
+static volatile char paths[4096] __attribute__((aligned(4096)));
 
 static size_t write_name(const char *name) {
-    paths[0] = 0;
-    return 1 + strlen(strcpy(paths + 1, name));
+    size_t length = strlen(name);
+    paths[0] = SOCK_STREAM, paths[1] = 0;
+    for (size_t at = 0; at < length; at++) paths[2 + at] = name[at];
+    return 2 + length;
 }
 
 // The page that an abstract name of another process leads to; 0: there is none.
@@ -263,26 +266,38 @@ static uint64_t names_page(uint64_t server, const char *name, uint64_t page) {
     return ask(server, message, 10000) ? ~0ull : message[0];
 }
 
-// User 1000 gives a name of its own to a page of user 0, which others would write into. To its own page it may.
+// Gives a name of its own to a page of user 0, which others would write into. To its own page it may.
+static void names_others(void) {
+    listens("names: user");
+    paths[0] = 1;
+    uint64_t own = getpid(), end = PRIVATE[GATE_END], found[2] = {0}, answers[2] = {0};
+    PRIVATE[GATE_END] = 0;
+    uint64_t server = find_server(own, paths);
+    for (int i = 0; server && i < 2; i++) {
+        found[i] = page_behind(server, i ? "names: user" : "names: user 0");
+        answers[i] = names_page(server, i ? "names: second" : "names: of another", (uint32_t)found[i]);
+    }
+    PRIVATE[GATE_END] = end;
+    CHECK(server && found[0] && found[1] && found[0] != found[1]);
+    CHECK(answers[0] == EPERM && answers[1] == 0);
+}
+
 static void names(void) {
-    listens("names: user 0");
+    int ready[2];
+    CHECK(!pipe(ready));
     pid_t child = fork();
     if (!child) {
+        // A child of its own does it, so that all that it has is this user's.
+        char byte;
         become_user();
-        listens("names: user");
-        paths[0] = 1;
-        uint64_t own = getpid(), end = PRIVATE[GATE_END], found[2] = {0}, answers[2] = {0};
-        PRIVATE[GATE_END] = 0;
-        uint64_t server = find_server(own, paths);
-        for (int i = 0; server && i < 2; i++) {
-            found[i] = page_behind(server, i ? "names: user" : "names: user 0");
-            answers[i] = names_page(server, i ? "names: second" : "names: of another", found[i]);
-        }
-        PRIVATE[GATE_END] = end;
-        CHECK(server && found[0] && found[1] && found[0] != found[1]);
-        CHECK(answers[0] == EPERM && answers[1] == 0);
+        CHECK(read(ready[0], &byte, 1) == 1);
+        if (!(child = fork())) names_others(), _exit(0);
+        is_over(child);
         _exit(0);
     }
+    // Its page is one that the child did not inherit.
+    listens("names: user 0");
+    CHECK(write(ready[1], "", 1) == 1);
     is_over(child);
     puts("nobody gives a name to a page of another user");
 }
