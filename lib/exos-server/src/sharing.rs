@@ -241,8 +241,8 @@ impl FileServer {
     }
 
     /// The stamp of its page, who listens there, and its kind; above that the list for the pages of a connection, where
-    /// the caller needs one. Where the caller, which may connect there, has given a request to connect: whether it is in
-    /// the queue now.
+    /// the caller needs one. Where the caller, which may connect there, has given a request to connect: whether it is
+    /// in the queue now.
     fn listener(&mut self, caller: u64, node: NodeId, request: [u64; 3]) -> Result<Answer> {
         let named = self.sockets.get(&node).filter(|named| named.is_there()).copied().ok_or(Errno::ECONNREFUSED)?;
         let NamedSocket { page, by, who, kind, .. } = named;

@@ -97,7 +97,7 @@ impl FileServer {
     }
 
     /// The list under which the pipes lie that a client makes to connect to a listener of another user: both may use
-    /// them. None where user 0 listens, which opens the caller's own. Nobody else may share the queue: who connects
+    /// them. None where user 0 listens, which opens the caller's own. No third user may share the queue: who connects
     /// trusts what comes from there as coming from the listener.
     ///
     /// # Errors

@@ -1,8 +1,9 @@
 //! Answer to a revocation: what a process gives up when the kernel, or its creator, asks for pages.
 //!
-//! The order is that of the cost to have them again, the cheapest first. Pages kept for the next pipe go first, those of
-//! threads that ended, then pages at hand for the next program, the spawn cache and the free end of ExOS's heap. Memory
-//! that the program gave up itself (`MADV_FREE`) goes last. Pages of files are the server's: to unmap them frees none.
+//! The order is that of the cost to have them again, the cheapest first. Pages kept for the next pipe and the next
+//! threads go first. Then go pages at hand for the next program, the spawn cache and the free end of ExOS's heap.
+//! Memory that the program gave up itself (`MADV_FREE`) goes last. Pages of files are the server's: to unmap them frees
+//! none.
 //!
 //! A request stays open in the exposed record until it is answered whole. While it is open, the process looks at it
 //! again at the end of each slice and after each `MADV_FREE`. Where a call of the program uses much of ExOS's stack,

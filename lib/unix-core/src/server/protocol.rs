@@ -247,9 +247,9 @@ requests! {
     Bind = 42,
     /// (at, length of path, three words) -> the stamp of the page that a socket's name leads to, its client, that one's
     /// user and group, its kind, 1 if asked. The three words are 0, or a request to connect: stamps of the first
-    /// pages of two pipes of the caller's, and the number of the connection. Where another user listens, the server puts
-    /// that into the queue, and says so by the 1. From bit 32 of the kind on stands the list for the pages of the pipes,
-    /// where that is not the caller's own.
+    /// pages of two pipes of the caller's, and the number of the connection. Where another user listens, the server
+    /// puts that into the queue, and says so by the 1. From bit 32 of the kind on stands the list for the pages of the
+    /// pipes, where that is not the caller's own.
     Peer = 43,
     /// () -> nodes of master and slave of a fresh pseudo-terminal, and the number in the slave's name. The caller holds
     /// the master.

@@ -452,8 +452,8 @@ fn several_positions_are_lent_at_once(_: &World) -> Outcome {
     Ok(())
 }
 
-/// Callees that hold a position of ours each. Where the host has no time for this CPU, we are forced out in our critical
-/// section: the transfer that we stood before then gives no position, and all begins again.
+/// Callees that hold a position of ours each. Where the host has no time for this CPU, we are forced out in our
+/// critical section. The transfer that we stood before gives no position then, and all begins again.
 fn lend_to_three() -> Result<[Child; 3], String> {
     let mut lent = [0; 3];
     for _ in 0..LENDINGS {

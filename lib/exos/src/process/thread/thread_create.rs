@@ -109,8 +109,8 @@ fn record(context: &Context, options: &Options) -> Result<&'static Thread> {
     Ok(record)
 }
 
-/// Makes the environment: of the parts that its record has, or of fresh ones. Somebody may still look at a page of the
-/// former, which are of no use then.
+/// Makes the environment: of the parts that its record has, or of fresh ones. Where another process still looks at a
+/// page of the former, they are of no use.
 fn build(record: &'static Thread) -> Result<EnvironmentRef> {
     if record.has_parts() {
         match make(record) {
