@@ -129,6 +129,7 @@ pub mod place {
     pub const KEEP_ALIVE_COUNT: usize = 30;
     pub const SYN_COUNT: usize = 31;
     pub const USER_TIME_OUT: usize = 32;
+    pub const UDP_CORK: usize = 33;
 }
 
 use Has::{All, Inet6, Only};
@@ -175,6 +176,7 @@ static TABLE: [Row; 87] = [
     row(TCP, 6, Only(Tcp), Within(1, 127), 9),
     row(TCP, 7, Only(Tcp), Within(1, 127), 6),
     row(TCP, 18, Only(Tcp), Within(0, MOST), 0),
+    row(UDP, 1, Only(Udp), Flag, 0),
     // The rest of socket(7).
     row(SOCKET, 1, All, Privileged, 0),
     row(SOCKET, 5, All, Flag, 0),
@@ -229,7 +231,6 @@ static TABLE: [Row; 87] = [
     row(TCP, 27, Only(Tcp), Within(0, 2), 0),
     row(TCP, 36, Only(Tcp), Within(0, 1), 0),
     // udp(7).
-    row(UDP, 1, Only(Udp), Flag, 0),
     row(UDP, 101, Only(Udp), Flag, 0),
     row(UDP, 102, Only(Udp), Flag, 0),
     row(UDP, 104, Only(Udp), Flag, 0),
@@ -515,6 +516,7 @@ mod tests {
             (place::CORK, TCP, 3),
             (place::KEEP_ALIVE, SOCKET, 9),
             (place::CLASS, IPV6, 67),
+            (place::UDP_CORK, UDP, 1),
         ];
         assert!(named.iter().all(|(place, level, name)| (TABLE[*place].level, TABLE[*place].name) == (*level, *name)));
     }

@@ -43,19 +43,66 @@ pub struct Received {
     pub data: Vec<u8>,
 }
 
+/// The parts of a datagram that came so far, where it goes, and what holds for it alone.
+#[derive(Debug)]
+pub(super) struct Parts {
+    to: Option<Endpoint>,
+    sending: Sending,
+    bytes: Vec<u8>,
+}
+
 impl InternetSocket {
-    /// Sends a datagram to where it is connected, or elsewhere.
-    pub fn send_datagram(&self, to: Option<Endpoint>, bytes: &[u8]) -> Result<u64> {
-        self.send_datagram_as(to, bytes, Sending::default())
+    /// Sends a datagram to where it is connected.
+    pub fn send_datagram(&self, bytes: &[u8]) -> Result<u64> {
+        self.send_datagram_part(None, bytes, Sending::default(), false)
     }
 
-    /// The same with what holds for this datagram alone.
-    pub fn send_datagram_as(&self, to: Option<Endpoint>, bytes: &[u8], sending: Sending) -> Result<u64> {
+    /// Sends a datagram to where it is connected, or elsewhere, with what holds for it alone. Where `more` comes, or
+    /// while `UDP_CORK` is set, this process keeps the bytes for one datagram, which goes where its first part went.
+    pub fn send_datagram_part(&self, to: Option<Endpoint>, bytes: &[u8], sending: Sending, more: bool) -> Result<u64> {
+        let more = more || self.value(place::UDP_CORK) != 0;
+        let mut parts = self.parts.lock();
+        if parts.is_none() {
+            if !more {
+                drop(parts);
+                return self.send_whole_datagram(to, bytes, sending);
+            }
+            self.check_datagram(to, bytes)?;
+            if to.is_none() && self.name_of(1)?.is_none() {
+                return Err(Errno::EDESTADDRREQ);
+            }
+        }
+        let mut kept = parts.take().unwrap_or(Parts { to, sending, bytes: Vec::new() });
+        if (kept.bytes.len() + bytes.len()) as u64 > self.longest_datagram() {
+            return Err(Errno::EMSGSIZE);
+        }
+        kept.bytes.extend_from_slice(bytes);
+        *parts = Some(kept);
+        drop(parts);
+        if !more {
+            self.send_kept_parts()?;
+        }
+        Ok(bytes.len() as u64)
+    }
+
+    /// Sends the datagram whose parts this process keeps.
+    pub fn send_kept_parts(&self) -> Result<()> {
+        let kept = self.parts.lock().take();
+        kept.map_or(Ok(()), |kept| self.send_whole_datagram(kept.to, &kept.bytes, kept.sending).map(|_| ()))
+    }
+
+    const fn longest_datagram(&self) -> u64 {
+        match self.family {
+            Family::V4 => LONGEST_V4,
+            Family::V6 => LONGEST,
+        }
+    }
+
+    fn check_datagram(&self, to: Option<Endpoint>, bytes: &[u8]) -> Result<()> {
         if self.is_done(done::WRITE_SHUT) {
             return Err(broken_pipe());
         }
-        let longest = if self.family == Family::V4 { LONGEST_V4 } else { LONGEST };
-        if bytes.len() as u64 > longest {
+        if bytes.len() as u64 > self.longest_datagram() {
             return Err(Errno::EMSGSIZE);
         }
         if let Some(error) = self.take_error() {
@@ -64,6 +111,11 @@ impl InternetSocket {
         if self.sort.is_udp() && to.is_some_and(|to| to.port == 0) {
             return Err(Errno::EINVAL);
         }
+        Ok(())
+    }
+
+    fn send_whole_datagram(&self, to: Option<Endpoint>, bytes: &[u8], sending: Sending) -> Result<u64> {
+        self.check_datagram(to, bytes)?;
         if self.sort.is_udp() && self.send_by_channel(to, bytes, |is_v4| self.hops_and_service(is_v4, sending))? {
             return Ok(bytes.len() as u64);
         }

@@ -9,6 +9,7 @@
 //! - a window stays open until no thread of this process works with the socket.
 
 use super::datagram_channel::Channels;
+use super::internet_datagram::Parts;
 use super::socket::wait_until;
 use crate::descriptor::file_ops::FileOps;
 use crate::descriptor::open_file::OpenFile;
@@ -66,6 +67,7 @@ pub struct InternetSocket {
     own: Mapping,
     link: Lock<Link>,
     pub(super) channels: Lock<Channels>,
+    pub(super) parts: Lock<Option<Parts>>,
 }
 
 impl Store for InternetSocket {
@@ -92,7 +94,16 @@ impl InternetSocket {
 
     fn with_page(family: Family, (sort, protocol): (Sort, u8), node: u64, page: PageNumber) -> Result<Self> {
         let own = open_window(page, true).inspect_err(|_| client::files().lock().hold(node, false))?;
-        Ok(Self { family, sort, protocol, node, own, link: Lock::default(), channels: Lock::default() })
+        Ok(Self {
+            family,
+            sort,
+            protocol,
+            node,
+            own,
+            link: Lock::default(),
+            channels: Lock::default(),
+            parts: Lock::default(),
+        })
     }
 
     /// One that this process holds already: it came in a message, or over a set-id program.
@@ -110,6 +121,7 @@ impl InternetSocket {
             own,
             link: Lock::default(),
             channels: Lock::default(),
+            parts: Lock::default(),
         })
     }
 
@@ -407,7 +419,7 @@ impl FileOps for InternetSocket {
             Sort::Tcp => self.write_stream(from, count, description.is_nonblocking(), true),
             _ => {
                 let bytes = usercopy::read_vec(from, count.min(1 << 17) as usize)?;
-                self.send_datagram(None, &bytes)
+                self.send_datagram(&bytes)
             }
         }
     }
@@ -415,14 +427,14 @@ impl FileOps for InternetSocket {
     fn write_bytes(&self, description: &OpenFile, bytes: &[u8]) -> Result<u64> {
         match self.sort {
             Sort::Tcp => self.write_stream_bytes(bytes, description.is_nonblocking(), true),
-            _ => self.send_datagram(None, bytes),
+            _ => self.send_datagram(bytes),
         }
     }
 
     fn write_now(&self, bytes: &[u8]) -> Result<u64> {
         match self.sort {
             Sort::Tcp => self.write_stream_bytes(bytes, true, true),
-            _ => self.send_datagram(None, bytes),
+            _ => self.send_datagram(bytes),
         }
     }
 

@@ -25,6 +25,7 @@ mod flag {
     pub(super) const WAIT_ALL: u32 = 0x100;
     pub(super) const ERRORS: u32 = 0x2000;
     pub(super) const NO_SIGNAL: u32 = 0x4000;
+    pub(super) const MORE: u32 = 0x8000;
     pub(super) const CONTROL_TRUNCATED: u32 = 8;
 }
 
@@ -93,7 +94,8 @@ fn send_internet(
         return Err(Errno::ENOBUFS);
     }
     let control = if control == 0 { Vec::new() } else { usercopy::read_vec(control, control_bytes as usize)? };
-    socket.send_datagram_as(to, data, ::internet::control::parse(&control, socket.family)?)
+    let more = flags & flag::MORE != 0 && socket.sort.is_udp();
+    socket.send_datagram_part(to, data, ::internet::control::parse(&control, socket.family)?, more)
 }
 
 /// Receives at most so many bytes by a socket of one of these families; `None`: it is none.

@@ -228,6 +228,9 @@ fn set_number(socket: &InternetSocket, option: (u32, u32), value: &[u8]) -> Resu
     if matches!(place, place::CORK | place::NO_DELAY | place::KEEP_ALIVE..=place::USER_TIME_OUT) {
         socket.publish_to_wire();
     }
+    if place == place::UDP_CORK && socket.value(place) == 0 {
+        socket.send_kept_parts()?;
+    }
     if matches!(place, place::RECEIVE_LEAST | place::URGENT_IN_LINE) {
         socket.ring_own();
     }
