@@ -11,6 +11,7 @@ mod go;
 mod linux_on_a_wire;
 mod little_room;
 mod network;
+mod redis;
 mod servers;
 mod wire;
 
@@ -40,7 +41,8 @@ use go::GO;
 use linux_on_a_wire::{LINUX, LINUX_ON_A_WIRE};
 use little_room::{LITTLE_ROOM, MOUNTS};
 use network::NETWORK;
-use servers::{LARGE_SERVERS, REDIS, SERVERS};
+use redis::{REDIS, REDIS_S_TESTS};
+use servers::{LARGE_SERVERS, SERVERS};
 use wire::{LARGE_WIRE, WIRE};
 
 /// What a stranger does, and what must come of it.
@@ -382,8 +384,8 @@ const TRIAL: &str = "front-door::emulation_is_found_to_run_chitin";
 
 /// The tests whose names contain `filter`.
 pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, filter: &str) -> Vec<Case> {
-    let full = [&LARGE_SERVERS[..], &LARGE_WIRE, &LINUX_ON_A_WIRE, &DISKS, &GO, &MORE_CRASH_STATES];
-    let large = if depth == Depth::Full { full } else { [&[][..]; 6] };
+    let full = [&LARGE_SERVERS[..], &REDIS_S_TESTS, &LARGE_WIRE, &LINUX_ON_A_WIRE, &DISKS, &GO, &MORE_CRASH_STATES];
+    let large = if depth == Depth::Full { full } else { [&[][..]; 7] };
     let visits = VISITS
         .iter()
         .chain(&NETWORK)

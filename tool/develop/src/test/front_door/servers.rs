@@ -37,19 +37,8 @@ macro_rules! python_s_tests {
     };
 }
 
-/// A visit that needs this has the tests of redis in `$redis`.
-pub(super) const REDIS: &str = "apt-cache";
-
 /// Those of full runs.
 pub(super) const LARGE_SERVERS: [Visit; 13] = [
-    Visit {
-        name: "redis_s_own_tests",
-        lines: REDIS_S_TESTS,
-        status: 0,
-        output: "6 files, 6 passed\n",
-        told: "",
-        needs: &[REDIS, "dpkg-deb"],
-    },
     packages(
         "python_s_own_tests_of_sockets",
         python_s_tests!("test_socket test_httpservers"),
@@ -58,6 +47,11 @@ pub(super) const LARGE_SERVERS: [Visit; 13] = [
     packages("python_s_own_tests_of_ssl", python_s_tests!("test_ssl"), "Tests result: SUCCESS\n"),
     packages("python_s_own_tests_of_subprocess", python_s_tests!("test_subprocess"), "Tests result: SUCCESS\n"),
     packages("python_s_own_tests_of_asyncio", python_s_tests!("test_asyncio"), "Tests result: SUCCESS\n"),
+    packages(
+        "python_s_own_tests_of_concurrent_futures",
+        python_s_tests!("test_concurrent_futures"),
+        "Tests result: SUCCESS\n",
+    ),
     packages("postgresql_with_pgbench", POSTGRESQL, "42\n::1\n1\nnumber of failed transactions: 0 (0.000%)\ndone\n"),
     packages("node_with_two_workers", NODE, "2 workers, lo\n"),
     packages("go_server_and_client", GO, "127.0.0.1 served\n::1 served\nlo\n"),
@@ -79,15 +73,6 @@ pub(super) const LARGE_SERVERS: [Visit; 13] = [
     packages("debian_s_sshd", SSHD, "uid=0(root) gid=0(root) groups=0(root)\nsame\ntunnel\nsame\n/dev/pts/0\n"),
     packages("debian_s_java", JAVA, "java.specification.version = 17\n"),
 ];
-
-/// Files of redis's own tests, each by a test server of its own, as upstream's `runtest --single` does.
-/// The clock counts instructions: some tests want a node to answer within a second, whatever the host does.
-const REDIS_S_TESTS: &str = r#"$chitin run --icount -m 2G --packages redis-server,redis-tools,tcl,procps -v $redis:/redis:ro -- sh -c 'cp -r /redis /tmp/r
-cd /tmp/r; mkdir -p src tests/tmp; for each in server cli benchmark check-aof check-rdb; do ln -s /usr/bin/redis-$each src/redis-$each; done
-for file in unit/printver unit/auth unit/protocol unit/quit unit/type/incr unit/oom-score-adj; do
-    all=$((all + 1)); tclsh tests/test_helper.tcl --clients 1 --single $file > log 2>&1 && passed=$((passed + 1)) || tail -n 40 log
-    pkill redis-server
-done; echo $all files, $passed passed' 2> said || cat said >&2"#;
 
 /// Sessions by PAM, with and without a terminal, files, and a tunnel through the server to itself.
 const SSHD: &str = r#"$chitin run -m 1G --packages openssh-server,openssh-client -- sh -c '
