@@ -23,6 +23,9 @@ pub const PRIVATE: u64 = 0x1000;
 /// Offset of the upcall stack in the environment area.
 pub const UPCALL_STACK: u64 = 0x2000;
 
+/// Value of [`PrivateWords::ready`] of a service that waits for calls alone, and needs no predicate for that.
+pub const READY_ASLEEP: u64 = 2;
+
 /// Bit of [`PrivateWords::pending`]: a slice has begun.
 pub const PENDING_SLICE_START: u64 = 1 << 0;
 /// Bit of [`PrivateWords::pending`]: the slice has ended; yield as soon as the critical section is left.
@@ -70,7 +73,8 @@ pub struct PrivateWords {
     pub gate_pkru: AtomicU64,
     /// Not zero: `gate_pkru` must hold.
     pub gate_pkru_checked: AtomicU64,
-    /// Not zero: may be entered by a protected control transfer. Cleared by the entry code.
+    /// Not zero: may be entered by a protected control transfer. Cleared by the entry code. [`READY_ASLEEP`]: no slice
+    /// of its own begins meanwhile, until it has something pending.
     pub ready: AtomicU64,
     /// Written by the kernel: number of the environment that made the last transfer to this one.
     pub caller: AtomicU64,
