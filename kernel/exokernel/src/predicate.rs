@@ -10,7 +10,7 @@ use crate::environment::Environment;
 use crate::kernel::{Kernel, Outcome, copied, lock, refuse};
 use crate::key::Secrets;
 use crate::scheduler;
-use abi::area::{FIRED_GONE, FIRED_UPCALL};
+use abi::area::{FIRED_GONE, FIRED_UPCALL, READY_ASLEEP};
 use abi::budget::Resource;
 use abi::limits::{PAGE_SIZE, PREDICATE_TERMS};
 use abi::memory_map::in_user_half;
@@ -75,9 +75,10 @@ impl Watched {
             return u16::MAX;
         }
         let mut bits = 0;
-        for (term, physical) in self.words[..count].iter().enumerate().filter(|(_, physical)| **physical != CLOCK) {
+        let watched = self.words[..count].iter().zip(&self.generations).enumerate();
+        for (term, (physical, generation)) in watched.filter(|(_, (physical, _))| **physical != CLOCK) {
             let info = record(*physical);
-            if memory::generation(info) != self.generations[term] || memory::state(info).flags & ORPHAN != 0 {
+            if memory::generation(info) != *generation || memory::state(info).flags & ORPHAN != 0 {
                 bits |= 1 << term;
             }
         }
@@ -145,7 +146,13 @@ impl Kernel {
     /// When an environment can run. If it wakes now, its predicate is dropped and what fired is told.
     #[inline(always)]
     pub(crate) fn wakeup(&mut self, environment: Environment, context: &Context) -> Wakeup {
-        if context.is_waiting() { self.evaluate(environment, context) } else { Wakeup::Now }
+        if context.is_waiting() {
+            self.evaluate(environment, context)
+        } else if is_asleep(context) {
+            Wakeup::Never
+        } else {
+            Wakeup::Now
+        }
     }
 
     #[inline(never)]
@@ -162,9 +169,6 @@ impl Kernel {
             Evaluation::Fired { product, .. } => product as u64,
             Evaluation::Gone { .. } => FIRED_GONE,
             Evaluation::False if self.is_waited_for(environment) => FIRED_UPCALL,
-            Evaluation::False if watched.words[..count].iter().all(|physical| *physical != CLOCK) => {
-                return Wakeup::Never;
-            }
             Evaluation::False => return predicate.earliest_clock(now).map_or(Wakeup::Never, Wakeup::At),
         };
         context.private_words().fired.store(fired, Ordering::Relaxed);
@@ -183,6 +187,14 @@ impl Kernel {
         self.context_of(environment).set_waiting(false);
         budget::discharge(environment, Resource::Predicate, watched);
     }
+}
+
+/// Whether an environment has said that it waits for transfers alone, and has nothing pending.
+fn is_asleep(context: &Context) -> bool {
+    let words = context.private_words();
+    words.ready.load(Ordering::Acquire) == READY_ASLEEP
+        && words.pending.load(Ordering::Acquire) == 0
+        && context.is_voluntary()
 }
 
 /// Makes the predicate that is kept one of these terms, and finds the words that it watches under a root: how many.

@@ -47,6 +47,8 @@ pub(crate) struct Processor {
     pub(crate) vector: SliceVector,
     /// The position that runs, or was looked at last.
     pub(crate) position: usize,
+    /// The position that ran last.
+    pub(crate) ran: usize,
     /// The look for who runs next, which may take several entries.
     look: Look,
     /// The earliest time at which an environment that was passed over in it may run.
@@ -79,6 +81,7 @@ impl Processor {
         Self {
             vector: SliceVector::new(),
             position: 0,
+            ran: 0,
             look: Look::after(0),
             earliest: None,
             announced: false,
@@ -97,6 +100,11 @@ impl Processor {
     /// Begins a look around the vector.
     pub(crate) fn look_around(&mut self, announced: bool) {
         (self.look, self.earliest, self.announced) = (Look::after(self.position), None, announced);
+    }
+
+    /// The next look begins with the position that ran last, not after it.
+    pub(crate) fn step_back(&mut self) {
+        self.position = self.vector.before(self.ran);
     }
 
     /// The position to look at next, and whether it is the last of the look.

@@ -62,6 +62,14 @@ extern "C" fn schedule_again() -> ! {
     schedule()
 }
 
+/// The same after a halt. The look begins with the position that ran last: its environment was the last to sleep, and
+/// probably waits for what ended the halt.
+extern "C" fn schedule_after_halt() -> ! {
+    let mut kernel = lock();
+    kernel.processor().step_back();
+    schedule_with(kernel)
+}
+
 /// Continues a look. An interrupt may have come to a CPU that said that it is idle because something changed that was
 /// looked at already.
 extern "C" fn search_on() -> ! {
@@ -133,7 +141,7 @@ fn idle(mut kernel: Locked, earliest: Option<u64>) -> ! {
         u64::MAX => clock::stop_timer(),
         time => clock::set_timer(time),
     }
-    machine::entry::halt(schedule_again)
+    machine::entry::halt(schedule_after_halt)
 }
 
 /// Starts a slice for an environment that this CPU has claimed.
@@ -147,6 +155,7 @@ fn begin(mut kernel: Locked, claimed: Claimed, length: u64) -> ! {
     processor.ended = u64::MAX;
     (processor.phase, processor.slice_end) = (Phase::Running, end);
     processor.slice = Some(&exposed::slices(entry::cpu())[processor.position]);
+    processor.ran = processor.position;
     let info = exposed::own_cpu();
     info.state.store(CpuState::Running as u64, Ordering::Release);
     info.position.store(processor.position as u64, Ordering::Release);
@@ -203,14 +212,16 @@ impl Kernel {
         let slice = &exposed::slices(cpu)[position];
         let owner = EnvironmentId(slice.owner.load(Ordering::Relaxed));
         let runner = EnvironmentId(slice.runner.load(Ordering::Relaxed));
-        let environment = match (self.living(runner), self.living(owner)) {
-            (Ok(runner), _) => runner,
+        let environment = match self.living(runner) {
+            Ok(runner) => runner,
             // The runner died: the position goes back to whom it was allocated to.
-            (Err(_), Ok(owner)) => {
-                slice.runner.store(owner.number().0, Ordering::Release);
-                owner
-            }
-            (Err(_), Err(_)) => return Err(Wakeup::Never),
+            Err(_) => match self.living(owner) {
+                Ok(owner) => {
+                    slice.runner.store(owner.number().0, Ordering::Release);
+                    owner
+                }
+                Err(_) => return Err(Wakeup::Never),
+            },
         };
         let context = self.context_of(environment);
         match self.wakeup(environment, context) {

@@ -90,12 +90,7 @@ impl Predicate {
     /// # Errors
     /// The kernel's refusals of `predicate_wait`: then nothing was waited for.
     pub fn wait(&self) -> Result<Fired, Failure> {
-        loop {
-            match self.wait_once()? {
-                Fired::Upcall => {}
-                fired => return Ok(fired),
-            }
-        }
+        wait(self.terms())
     }
 
     /// Gives the CPU away until the predicate is true or an upcall was served.
@@ -103,16 +98,39 @@ impl Predicate {
     /// # Errors
     /// As for [`Self::wait`].
     pub fn wait_once(&self) -> Result<Fired, Failure> {
-        // SAFETY: the kernel reads `count` terms of this array, and reads the words they name with our rights.
-        unsafe {
-            crate::time_slice::give_up(number::predicate_wait, self.terms.as_ptr() as u64, self.count as u64)?;
-        }
-        Ok(match Area::current().private().fired.load(Acquire) {
-            FIRED_GONE => Fired::Gone,
-            FIRED_UPCALL => Fired::Upcall,
-            product => Fired::Product(product as usize),
-        })
+        wait_once(self.terms())
     }
+}
+
+/// Gives the CPU away until one of these terms is true. Upcalls are served meanwhile. It makes no [`Predicate`], which
+/// has room for more terms than most waits have.
+///
+/// # Errors
+/// As for [`Predicate::wait`].
+pub fn wait_for(terms: &mut [Term]) -> Result<Fired, Failure> {
+    terms.iter_mut().for_each(|term| term.operation |= END_OF_PRODUCT);
+    wait(terms)
+}
+
+fn wait(terms: &[Term]) -> Result<Fired, Failure> {
+    loop {
+        match wait_once(terms)? {
+            Fired::Upcall => {}
+            fired => return Ok(fired),
+        }
+    }
+}
+
+fn wait_once(terms: &[Term]) -> Result<Fired, Failure> {
+    // SAFETY: the kernel reads so many terms of this array, and reads the words they name with our rights.
+    unsafe {
+        crate::time_slice::give_up(number::predicate_wait, terms.as_ptr() as u64, terms.len() as u64)?;
+    }
+    Ok(match Area::current().private().fired.load(Acquire) {
+        FIRED_GONE => Fired::Gone,
+        FIRED_UPCALL => Fired::Upcall,
+        product => Fired::Product(product as usize),
+    })
 }
 
 /// What became of [`wait_any`].

@@ -13,9 +13,9 @@
 extern crate alloc;
 
 use crate::area::{Area, LIBRARY, LibraryWords};
-use crate::predicate::{Operator, Predicate, clock, word};
+use crate::predicate::{Operator, Predicate, clock, wait_for, word};
 use crate::{critical_section, exposed, syscall, time_slice, vector};
-use abi::area::PrivateWords;
+use abi::area::{PrivateWords, READY_ASLEEP};
 use abi::syscall::{ASYNCHRONOUS, SYNCHRONOUS};
 use abi::{EnvironmentId, Error, Failure};
 use alloc::boxed::Box;
@@ -40,6 +40,8 @@ pub enum Kind {
     Synchronous = SYNCHRONOUS,
 }
 
+// The answer of a service makes `ready` of these.
+const _: () = assert!(SYNCHRONOUS == 1 << 63 && READY_ASLEEP == 2);
 /// Shifted down and up again by this, the word that a transfer came with is its [`Kind`].
 const KIND_SHIFT: u32 = ASYNCHRONOUS.trailing_zeros();
 const READY: usize = offset_of!(PrivateWords, ready);
@@ -332,8 +334,7 @@ extern "C" fn idle() -> ! {
 
 /// Sleeps until an upcall waits.
 fn sleep() -> Result<(), Failure> {
-    let waking = Predicate::new().or(&[word(&Area::current().private().pending, Operator::NotEqual, 0)])?;
-    waking.wait().map(|_| ())
+    wait_for(&mut [word(&Area::current().private().pending, Operator::NotEqual, 0)]).map(|_| ())
 }
 
 /// A call that is served, on the stack of the service.
@@ -382,7 +383,11 @@ macro_rules! service_entry {
                 "mov rdi, [rsp + {message}]; mov rsi, [rsp + {message} + 8]; mov rdx, [rsp + {message} + 16]",
                 "mov r10, [rsp + {message} + 24]; mov r8, [rsp + {message} + 32]; mov r9, [rsp + {message} + 40]",
                 $hide,
-                "mov qword ptr gs:[{ready}], 1",
+                // Asleep, unless a position was lent to us, which goes back in a slice of our own.
+                "mov rcx, gs:[{kinds}]",
+                "sar rcx, 63",
+                "add rcx, {asleep}",
+                "mov gs:[{ready}], rcx",
                 "syscall",
                 "mov qword ptr gs:[{ready}], 0",
                 "cmp eax, {busy}",
@@ -407,7 +412,7 @@ macro_rules! service_entry {
                 ready = const READY, caller = const CALLER, service_stack = const SERVICE_STACK,
                 kind_shift = const KIND_SHIFT, slice_mark = const SLICE_MARK, kinds = const SERVICE_KINDS, tries = const ANSWER_TRIES,
                 kind = const CALL_KIND, call_caller = const CALL_CALLER, message = const CALL_MESSAGE,
-                busy = const Error::Busy as u64, serve_one = sym serve_one, try_again = sym $try_again,
+                busy = const Error::Busy as u64, asleep = const READY_ASLEEP, serve_one = sym serve_one, try_again = sym $try_again,
                 leave = sym leave, idle = sym idle, kept_answer = sym kept_answer,
                 give_no_other_position = sym give_no_other_position,
             )

@@ -71,6 +71,20 @@ impl SliceVector {
         self.first_from(0).map(|found| Next { position: found, wrapped: true })
     }
 
+    /// The last allocated position before `position`, going round; `position` itself where there is no other one.
+    pub fn before(&self, position: usize) -> usize {
+        let mut word = position / 64;
+        let mut bits = self.allocated[word] & ((1 << (position % 64)) - 1);
+        for _ in 0..WORDS {
+            if bits != 0 {
+                break;
+            }
+            word = (word + WORDS - 1) % WORDS;
+            bits = self.allocated[word];
+        }
+        bits.checked_ilog2().map_or(position, |bit| word * 64 + bit as usize)
+    }
+
     /// The first allocated position from `start` to the end of the vector.
     fn first_from(&self, start: usize) -> Option<usize> {
         let mut bits = self.allocated[start / 64] & (u64::MAX << (start % 64));

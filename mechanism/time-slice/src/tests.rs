@@ -79,6 +79,12 @@ proptest! {
     }
 
     #[test]
+    fn the_position_before_is_the_models(positions in prop::collection::btree_set(0..SLICES_PER_CPU, 0..40), from in 0..SLICES_PER_CPU) {
+        let (earlier, later) = (positions.range(..from).next_back(), positions.range(from..).next_back());
+        prop_assert_eq!(vector(&positions).before(from), earlier.or(later).copied().unwrap_or(from));
+    }
+
+    #[test]
     fn each_allocated_position_comes_once_a_round(positions in prop::collection::btree_set(0..SLICES_PER_CPU, 1..40)) {
         let vector = vector(&positions);
         let mut at = SLICES_PER_CPU - 1;

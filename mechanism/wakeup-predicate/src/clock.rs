@@ -57,6 +57,12 @@ impl Predicate {
 
 /// When, after `now`, the clock terms of `product` begin to hold together.
 fn product_begins(product: &[Term], now: u64) -> Option<u64> {
+    // Most products are a word alone, or a time-out alone.
+    match product {
+        [Term { source: Source::Memory(_), .. }] => return None,
+        [Term { operator: Operator::GreaterOrEqual, value, .. }] => return (*value > now).then_some(*value),
+        _ => {}
+    }
     let clock_terms = || product.iter().filter(|term| term.source == Source::Clock);
     let holds = |time: u64| clock_terms().all(|term| term.holds(time));
     if holds(now) {

@@ -48,21 +48,23 @@ impl Predicate {
     /// Products are tried in order, and terms in order within a product, up to the
     /// first that fails: at most [`crate::TERMS_MAX`] words are read, each once.
     pub fn evaluate(&self, now: u64, words: &impl Words) -> Outcome {
-        let gone = words.gone() & self.watched_mask();
-        if gone != 0 {
-            return Outcome::Gone { term: gone.trailing_zeros() as usize };
+        let gone = words.gone();
+        if gone != 0 && gone & self.watched_mask() != 0 {
+            return Outcome::Gone { term: (gone & self.watched_mask()).trailing_zeros() as usize };
         }
-        let mut first = 0;
-        for (product, terms) in self.products().enumerate() {
-            let next = first + terms.len();
-            let word = |index: usize| match self.terms[index].source {
-                Source::Memory(_) => words.read(index),
-                Source::Clock => now,
-            };
-            if (first..next).all(|index| self.terms[index].holds(word(index))) {
-                return Outcome::Fired { product, term: next - 1 };
+        let (mut product, mut holds) = (0, true);
+        for (index, term) in self.terms().iter().enumerate() {
+            holds = holds
+                && term.holds(match term.source {
+                    Source::Memory(_) => words.read(index),
+                    Source::Clock => now,
+                });
+            if term.ends_product {
+                if holds {
+                    return Outcome::Fired { product, term: index };
+                }
+                (product, holds) = (product + 1, true);
             }
-            first = next;
         }
         Outcome::False
     }

@@ -23,7 +23,7 @@ use runtime::lock::{OwnerLock, Taken};
 use runtime::page::{Allocator, PageKind};
 use runtime::upcall::Context;
 use runtime::window::Window;
-use runtime::{EnvironmentId, KeyIndex, PageNumber, area, exposed, syscall, time_slice};
+use runtime::{EnvironmentId, KeyIndex, PageNumber, area, exposed, syscall, time_slice, transfer};
 use test_programs::child::{create, death, eventually, first_page, launch, prepare, renew, spawn, status};
 use test_programs::{Outcome, World, check, granted, guest, refused};
 
@@ -39,6 +39,7 @@ guest! {
     Child creation_is_refused_without_pages;
     Here fault_151_orphans_become_no_area;
     Here destruction_from_any_state;
+    Here a_service_that_has_answered_gets_no_slice;
     Here budgets_come_back;
     Here the_budget_of_a_dying_one_is_to_be_had;
     Here what_is_left_of_one_that_is_still_asked_about;
@@ -327,7 +328,7 @@ extern "C" fn be_in_a_state(state: u64) {
             let never = runtime::predicate::Predicate::new().or(&[runtime::predicate::clock(u64::MAX)]);
             let _ = never.map(|never| never.wait());
         }
-        3 => runtime::transfer::serve(serve_nothing),
+        3 => transfer::serve(serve_nothing),
         4 => {
             let _section = runtime::critical_section::enter();
             loop {
@@ -363,7 +364,7 @@ extern "C" fn be_in_a_state(state: u64) {
     }
 }
 
-extern "C" fn serve_nothing(_: EnvironmentId, _: &mut runtime::transfer::Message) {}
+extern "C" fn serve_nothing(_: EnvironmentId, _: &mut transfer::Message) {}
 
 extern "C" fn spin_in_handler(_: &mut Context) {
     loop {
@@ -385,6 +386,25 @@ fn destruction_from_any_state(world: &World) -> Outcome {
         check!(after + 8 >= before, "state {state}: {before} free pages became {after}");
     }
     Ok(())
+}
+
+/// It waits for the next call without one, and that call finds it.
+fn a_service_that_has_answered_gets_no_slice(world: &World) -> Outcome {
+    let child = spawn(world, be_in_a_state, 3)?;
+    check!(eventually(|| status(&child, 1) == 1), "the service does not start");
+    let slices = || exposed::environment(child.number).map_or(0, |info| info.slices.load(SeqCst));
+    let mut message = [7; 6];
+    check!(eventually(|| transfer::call(transfer::Kind::Asynchronous, child.number, &mut message).is_ok()), "no call");
+    let before = slices();
+    (0..20).for_each(|_| time_slice::yield_now());
+    check!(slices() == before, "it got {} slices", slices() - before);
+    granted!(transfer::call(transfer::Kind::Asynchronous, child.number, &mut message));
+    check!(message == [7; 6], "the answer is {message:?}");
+    // What is pending wakes it.
+    granted!(syscall::event_raise(KeyIndex::FIRST, child.number, 1));
+    check!(eventually(|| slices() > before), "an event does not wake it");
+    granted!(child.destroy());
+    world.still_whole()
 }
 
 fn used() -> Vec<[u64; 3]> {
