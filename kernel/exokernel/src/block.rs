@@ -12,7 +12,6 @@ use abi::limits::{
 };
 use abi::storage::{ROOT, TransactionSpecification, action};
 use abi::{Error, Failure, KeyIndex, UserAddress};
-use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
 use machine::{clock, exposed, user};
 use xn::access::{Caller, Operation};
@@ -99,16 +98,15 @@ impl Kernel {
     ) -> Outcome<()> {
         self.with_volume(key, |storage, caller| {
             let (page, length) = (storage.frame(frame, 1)?, range(offset, bytes)?);
-            let mut copy = [const { MaybeUninit::<u8>::uninit() }; BLOCK_SIZE];
-            let copy = copied(user::copy_rows_in(&mut copy[..length], from), from)?;
             let volume = storage.volume.as_mut().expect("a volume is open");
             let info = volume.info(page).map_err(failure)?;
             if info.is(IN | OUT) {
                 return refuse(Error::Busy, info.block());
             }
             volume.open(caller, page).map_err(failure)?;
-            storage.frames.0.write(page * BLOCK_SIZE + offset as usize, copy);
-            Ok(volume.close_mapping(page).map_err(failure)?)
+            let written = user::copy_to_buffer(storage.frames.0, page * BLOCK_SIZE + offset as usize, from, length);
+            volume.close_mapping(page).map_err(failure)?;
+            copied(written, from)
         })
     }
 

@@ -2,8 +2,9 @@
 //! under the user's PKRU. The models are hubris `umem.rs` and xv6's `copyin`.
 //!
 //! A fault inside a copy lands at a fix-up (`entry.s`) and comes back as [`UserFault`]; nothing of the kernel is torn,
-//! because callers copy in before they change anything.
+//! because callers copy in before they change anything but bytes of data in a buffer for devices.
 
+use crate::dma::DeviceBuffer;
 use crate::per_cpu::entry_state;
 use abi::UserAddress;
 use abi::memory_map::in_user_half;
@@ -80,6 +81,14 @@ pub fn copy_rows_in<T: Plain>(to: &mut [MaybeUninit<T>], from: UserAddress) -> R
     done(unsafe { chitin_copy(to.as_mut_ptr() as u64, from.0, bytes) })?;
     // SAFETY: every byte was written, and any bytes are values of T.
     Ok(unsafe { &mut *(core::ptr::from_mut(to) as *mut [T]) })
+}
+
+/// Copies bytes in to a buffer for devices. After an error it may hold some of them.
+pub fn copy_to_buffer(to: &DeviceBuffer, offset: usize, from: UserAddress, bytes: usize) -> Result<(), CopyError> {
+    check(from, bytes as u64)?;
+    // SAFETY: the destination lies in the buffer, which no Rust reference covers; the source is in the user half, where
+    // a fault is caught by the fix-up.
+    done(unsafe { chitin_copy(to.address(offset, bytes), from.0, bytes as u64) })
 }
 
 /// Copies one row of two words in.
