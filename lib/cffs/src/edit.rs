@@ -22,7 +22,7 @@ pub(crate) struct Edit {
 }
 
 /// Bytes that are compared at once.
-const PART: usize = 16;
+const WORD: usize = 8;
 
 /// A range of changed bytes: index of the sector in the edit, first byte, end.
 type Range = (usize, usize, usize);
@@ -54,16 +54,22 @@ impl Edit {
         let mut ranges: Vec<Range> = Vec::new();
         for (index, (page, sector, new)) in self.sectors.iter().enumerate() {
             let old = &pages[*page][sector * SECTOR_SIZE..sector * SECTOR_SIZE + CONTENT];
-            // Most parts of a sector are equal.
-            let (olds, news) = (old.as_chunks::<PART>().0, new.as_chunks::<PART>().0);
-            let parts = (0..olds.len()).filter(|part| olds[*part] != news[*part]);
-            let parts = parts.map(|part| part * PART..(part + 1) * PART).chain([CONTENT / PART * PART..CONTENT]);
-            for at in parts.flatten().filter(|at| old[*at] != new[*at]) {
-                match ranges.last_mut() {
-                    Some((other, _, end)) if *other == index && *end + 2 >= at => *end = at + 1,
-                    _ => ranges.push((index, at, at + 1)),
+            let mut compare = |at: usize| {
+                if old[at] != new[at] {
+                    match ranges.last_mut() {
+                        Some((other, _, end)) if *other == index && *end + 2 >= at => *end = at + 1,
+                        _ => ranges.push((index, at, at + 1)),
+                    }
+                }
+            };
+            // Most words of a sector are equal.
+            let ((olds, _), (news, _)) = (old.as_chunks::<WORD>(), new.as_chunks::<WORD>());
+            for (word, (old, new)) in olds.iter().zip(news).enumerate() {
+                if u64::from_ne_bytes(*old) != u64::from_ne_bytes(*new) {
+                    (word * WORD..(word + 1) * WORD).for_each(&mut compare);
                 }
             }
+            (CONTENT / WORD * WORD..CONTENT).for_each(compare);
         }
         while ranges.len() > MAX_CHANGES {
             let gap = |pair: &[Range]| if pair[0].0 == pair[1].0 { pair[1].1 - pair[0].2 } else { usize::MAX };

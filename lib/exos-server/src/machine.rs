@@ -20,6 +20,9 @@ fn set_name(notice: &Mapping, first: usize, name: &[u8]) {
     }
 }
 
+/// Nanoseconds of a tick: Debian's Linux has 250 a second.
+const TICK: u64 = 4_000_000;
+
 impl FileServer {
     /// See [`unix_core::server::protocol::Request::SetMachine`].
     pub(super) fn set_machine(&mut self, caller: u64, capabilities: u64, first: u64, value: u64) -> Result<Answer> {
@@ -37,8 +40,10 @@ impl FileServer {
         Ok(NOTHING)
     }
 
-    /// Nanoseconds since 1970, from what the machine's clock says.
-    pub(super) fn wall_clock(&self, machine: u64) -> u64 {
-        machine.wrapping_add(self.notice.words()[CLOCK_OFFSET].load(Relaxed))
+    /// The time that files get, in nanoseconds since 1970, from what the machine's clock says. As on Linux, it is that
+    /// of the last tick. Writes within a tick change no inode after the first.
+    pub(super) fn file_time(&self, machine: u64) -> u64 {
+        let time = machine.wrapping_add(self.notice.words()[CLOCK_OFFSET].load(Relaxed));
+        time - time % TICK
     }
 }

@@ -162,7 +162,7 @@ impl Server {
             self.answer(EnvironmentId(environment), caller, message);
             return;
         }
-        self.server.tree.now = self.server.wall_clock(now());
+        self.server.tree.now = self.server.file_time(now());
         if Request::allocates(message[0]) && !self.server.tree.store.quota.refill() {
             message[0] = u64::from(Errno::ENOMEM.number());
             return;
