@@ -51,7 +51,7 @@ impl Session {
                 return;
             }
             let done = word(&words[DISK_DONE], Operator::NotEqual, seen);
-            wait::wait_plainly(&[done, clock(runtime::clock::now() + AGAIN)]);
+            wait::wait_plainly(&mut [done, clock(runtime::clock::now() + AGAIN)]);
         }
     }
 }

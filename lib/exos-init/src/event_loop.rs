@@ -228,7 +228,7 @@ fn wait(
     let watched = [session.first.number].into_iter().chain(successors.alive()).chain(orphans.watched());
     let records = watched.filter_map(exposed::environment);
     terms.extend(records.map(|info| word(info.state_word(), Operator::NotEqual, State::Alive as u64)));
-    wait::wait_plainly(&terms);
+    wait::wait_plainly(&mut terms);
 }
 
 /// How the first process ended, as its public page says.

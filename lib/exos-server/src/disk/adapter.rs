@@ -47,7 +47,7 @@ impl Adapter {
         let status = (self.buffer.pages()[RUN], 0);
         disk::submit(self.disk, direction, (place, bytes), (&self.buffer, 0), status).map_err(|_| Failed)?;
         while outcome.load(Acquire) == 0 {
-            wait::wait_plainly(&[word(outcome, Operator::NotEqual, 0)]);
+            wait::wait_plainly(&mut [word(outcome, Operator::NotEqual, 0)]);
         }
         if outcome.load(Acquire) == status::DONE { Ok(()) } else { Err(Failed) }
     }

@@ -31,7 +31,7 @@ use cffs::layout::{Number, hash, indirect};
 use cffs::make::Options;
 use cffs::name::New;
 use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use exos::hw::current::set_service_state;
 use exos::hw::{disk, entropy};
 use exos::wait;
@@ -40,7 +40,7 @@ use linux_abi::errno::Errno;
 use runtime::EnvironmentId;
 use runtime::lock::Lock;
 use runtime::predicate::{Operator, clock, word};
-use unix_core::server::protocol::{DISK_DONE, DISK_WORK};
+use unix_core::server::protocol::{DISK_DONE, DISK_FAILED, DISK_ROUND, DISK_WORK};
 use vfs::disk_number::letter;
 use vfs::file_data::PageStorage;
 use vfs::inode::NodeId;
@@ -167,7 +167,7 @@ pub extern "C" fn run(argument: u64) {
                 next = runtime::clock::now() + INTERVAL;
             }
         }
-        wait::wait_plainly(&[word(&notice[DISK_WORK], Operator::NotEqual, seen), clock(next)]);
+        wait::wait_plainly(&mut [word(&notice[DISK_WORK], Operator::NotEqual, seen), clock(next)]);
     }
 }
 
@@ -370,17 +370,23 @@ fn round(state: &'static State, volumes: &mut [Volume], scope: &Scope, asked: u6
     let mut server = state.lock();
     server.server.keeper.is_writing = false;
     let few = server.server.tree.store.capacity() / 8;
-    make_room(&mut server.server, volumes, few);
-    let FileServer { tree, keeper, .. } = &mut server.server;
-    tree.is_squeezed = tree.store.room() < few;
+    let mut is_short = server.server.tree.store.room() < few;
+    if is_short {
+        make_room(&mut server.server, volumes, few);
+        is_short = server.server.tree.store.room() < few;
+    }
+    let FileServer { tree, keeper, notice, .. } = &mut server.server;
+    tree.is_squeezed = is_short;
     if let Err(error) = outcome {
         if keeper.failed.len() == ROUNDS {
             keeper.failed.pop_front();
         }
         let first = keeper.done + 1;
         keeper.failed.push_back((first, asked, error));
+        notice.words()[DISK_FAILED].store(asked, Release);
     }
     keeper.done = asked;
+    notice.words()[DISK_ROUND].store(asked, Release);
     if ends {
         keeper.ends = false;
     }
@@ -638,23 +644,26 @@ fn write_node(
         system.punch(number, first * PAGE_SIZE, (end - first) * PAGE_SIZE)?;
     }
     write_pages(state, system, (id, number), snapshot.size, &dirty.pages)?;
-    let inode = system.attributes(number)?;
+    let mut inode = system.attributes(number)?;
     if inode.is_file() {
         if inode.size != snapshot.size {
             system.truncate(number, snapshot.size)?;
+            inode = system.attributes(number)?;
         }
         state.lock().server.tree.is_stored(id, snapshot.size, &dirty.pages);
     }
     let mode = snapshot.mode as u16;
     if inode.mode & 0o7777 != mode & 0o7777 {
         system.set_mode(number, mode)?;
+        inode = system.attributes(number)?;
     }
     if (inode.uid, inode.gid) != snapshot.owner {
         system.set_owner(number, snapshot.owner.0, snapshot.owner.1)?;
+        inode = system.attributes(number)?;
     }
-    let [access, data, ..] = snapshot.times.map(|time| time as i64);
+    let [access, data, change, ..] = snapshot.times.map(|time| time as i64);
     // A write has set the others already.
-    if system.attributes(number)?.times[..3] == [access, data, snapshot.times[2] as i64] {
+    if inode.times[..3] == [access, data, change] {
         return Ok(());
     }
     system.set_times(number, Some(access), Some(data))

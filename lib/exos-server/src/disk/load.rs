@@ -163,7 +163,7 @@ impl Loader {
     fn await_end(&self, number: usize) -> bool {
         let outcome = &self.status.words()[number];
         while outcome.load(Acquire) == 0 {
-            wait::wait_plainly(&[word(outcome, Operator::NotEqual, 0)]);
+            wait::wait_plainly(&mut [word(outcome, Operator::NotEqual, 0)]);
         }
         outcome.load(Acquire) == abi::device::status::DONE
     }

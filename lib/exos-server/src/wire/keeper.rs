@@ -82,7 +82,7 @@ pub extern "C" fn run(argument: u64) {
         if state.lock().server.wire.is_wanted {
             break;
         }
-        wait::wait_plainly(&[word(&notice[NETWORK_WORK], Operator::NotEqual, seen)]);
+        wait::wait_plainly(&mut [word(&notice[NETWORK_WORK], Operator::NotEqual, seen)]);
     }
     let tables = state.lock().server.wire.tables.clone();
     if let Some(mut tables) = tables.take() {
@@ -98,7 +98,7 @@ pub extern "C" fn run(argument: u64) {
         notice[NETWORK_DONE].fetch_add(1, SeqCst);
         wait::kick_idle();
         let seen = notice[NETWORK_WORK].load(Acquire);
-        wait::wait_plainly(&[word(&notice[NETWORK_WORK], Operator::NotEqual, seen)]);
+        wait::wait_plainly(&mut [word(&notice[NETWORK_WORK], Operator::NotEqual, seen)]);
     }
 }
 
@@ -186,7 +186,7 @@ impl Keeper {
         if end != u64::MAX {
             terms.push(clock(end));
         }
-        wait::wait_plainly(&terms);
+        wait::wait_plainly(&mut terms);
     }
 
     /// Tells the server of the addresses; whether requests that wait for them can be answered now.

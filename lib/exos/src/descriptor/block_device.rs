@@ -60,7 +60,7 @@ impl BlockDevice {
                 Progress::Done => return Ok(()),
                 Progress::Waits(line, given) => {
                     ticket = given;
-                    wait::wait_plainly(&[word(disk_line(line), Operator::NotEqual, 0)]);
+                    wait::wait_plainly(&mut [word(disk_line(line), Operator::NotEqual, 0)]);
                 }
             }
         }

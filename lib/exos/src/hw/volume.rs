@@ -1,6 +1,7 @@
 //! The rows of the kernel's XN, for the environment that holds the key of all disks.
 
-use crate::hw::disk::{DISK_KEY, find};
+use crate::hw::disk::{DISK_KEY, find, has_cache};
+use crate::hw::plain_wait::wait_plainly;
 use abi::device::DeviceInfo;
 use abi::limits::TRANSACTION_BYTES;
 use abi::memory_map::EXPOSED_BLOCKS;
@@ -9,8 +10,8 @@ use abi::storage::{
     state, step,
 };
 use core::sync::atomic::Ordering::Acquire;
-use runtime::predicate::{Operator, Predicate, Term, clock, word};
-use runtime::{Error, Failure, UserAddress, exposed, syscall, time_slice};
+use runtime::predicate::{Operator, Term, clock, word};
+use runtime::{Error, Failure, UserAddress, exposed, syscall};
 use xn::error::{Error as Xn, Result as XnResult};
 use xn::format::{BLOCK_SIZE, Block};
 use xn::transaction::{Action, Transaction};
@@ -35,22 +36,19 @@ pub fn settle(frame: usize) {
     let Some(info) = frames().get(frame) else { return };
     while info.state.load(Acquire) & MOVING != 0 {
         let source = core::ptr::from_ref(&info.state) as u64;
-        wait(&[Term { source, operation: Operator::Equal as u64, mask: MOVING.into(), value: 0 }], LONGEST);
+        wait(Some(Term { source, operation: Operator::Equal as u64, mask: MOVING.into(), value: 0 }), LONGEST);
     }
 }
 
 fn pause(before: &mut u32) {
-    wait(&[], PAUSE << (*before).min(7));
+    wait(None, PAUSE << (*before).min(7));
     *before += 1;
 }
 
-/// Waits for a product, so many nanoseconds at most.
-fn wait(product: &[Term], most: u64) {
-    let mut later = Predicate::new();
-    let has_terms = later.add(product).is_ok() && later.add(&[clock(runtime::clock::now() + most)]).is_ok();
-    if !has_terms || later.wait().is_err() {
-        time_slice::yield_now();
-    }
+/// Waits for a term, so many nanoseconds at most.
+fn wait(term: Option<Term>, most: u64) {
+    let later = clock(runtime::clock::now() + most);
+    wait_plainly(&mut [term.unwrap_or(later), later]);
 }
 
 /// One call of a step.
@@ -68,7 +66,7 @@ fn run(disk: u64, step: u64, argument: u64) -> Result<u64, Failure> {
         let seen = info.map(|info| (info, info.completed.load(Acquire)));
         match (once(disk, step, argument, 0), seen) {
             (Err(Failure { error: Error::Again | Error::Busy, .. }), Some((info, seen))) if has_requests(info) => {
-                wait(&[word(&info.completed, Operator::NotEqual, seen)], LONGEST);
+                wait(Some(word(&info.completed, Operator::NotEqual, seen)), LONGEST);
             }
             (Err(Failure { error: Error::Again, .. }), _) => {}
             (Err(Failure { error: Error::Busy, .. }), _) => pause(&mut pauses),
@@ -113,9 +111,17 @@ pub fn mount(disk: u64, root: u64) -> XnResult<u64> {
 
 /// Flushes the disk of a volume and awaits that.
 pub fn flush(disk: u64) -> XnResult<()> {
+    let completed = find(disk).map(|(_, info)| &info.completed);
+    let count = || completed.map_or(0, |count| count.load(Acquire));
+    // A disk without a cache has no flush to wait for.
+    let mut seen = if has_cache(disk) { count() } else { u64::MAX };
     let number = run(disk, step::FLUSH, 0).map_err(told)?;
     loop {
-        let ended = find(disk).map(|(_, info)| (&info.completed, info.completed.load(Acquire)));
+        // The next request that ends may be it.
+        if let Some(completed) = completed.filter(|_| count() == seen) {
+            wait(Some(word(completed, Operator::NotEqual, seen)), LONGEST);
+        }
+        seen = count();
         let now = run(disk, step::STATE, 0).map_err(told)?;
         if now & 0xff == phase::FAILED {
             return Err(Xn::Failed(0));
@@ -123,9 +129,6 @@ pub fn flush(disk: u64) -> XnResult<()> {
         if now >> 8 >= number {
             return Ok(());
         }
-        // The next request that ends may be it.
-        let product = ended.map(|(count, seen)| word(count, Operator::NotEqual, seen));
-        wait(product.as_slice(), LONGEST);
     }
 }
 

@@ -135,7 +135,7 @@ fn await_deaths() {
     let deadline = runtime::clock::now() + PATIENCE;
     let next = || process().children.lock().all.iter().find_map(Child::death);
     while let Some(death) = next().filter(|_| runtime::clock::now() < deadline) {
-        wait::wait_stopped(&[death, clock(deadline)]);
+        wait::wait_stopped(&mut [death, clock(deadline)]);
     }
 }
 

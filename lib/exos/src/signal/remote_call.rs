@@ -61,7 +61,7 @@ pub(crate) fn ask_path(number: u64, path: &[u8]) -> Result<(u64, Vec<u8>)> {
         // The process that is asked may be asking, too.
         super::answer_questions();
         let asked = word(signal_state().page.questions(), Operator::NotEqual, 0);
-        wait::wait_stopped(&[word(changes, Operator::NotEqual, seen), asked, clock(deadline)]);
+        wait::wait_stopped(&mut [word(changes, Operator::NotEqual, seen), asked, clock(deadline)]);
     }
 }
 
@@ -84,7 +84,7 @@ fn await_beginning(number: u64) {
     let dependence = || (upcalls().child)(number)?.dependence;
     let deadline = runtime::clock::now() + PATIENCE;
     while let Some([over, begun]) = dependence().filter(|_| runtime::clock::now() < deadline) {
-        wait::wait_stopped(&[over, begun, clock(deadline)]);
+        wait::wait_stopped(&mut [over, begun, clock(deadline)]);
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) fn stop(signal: u32) {
     while !goes_on() && state.stopped.load(Acquire) == run_state::STOPPED {
         // What others want to know of it, it tells while it is stopped, too.
         super::answer_questions();
-        wait::wait_stopped(&[
+        wait::wait_stopped(&mut [
             word_masked(mailbox.signals(), wanted, Operator::NotEqual, 0),
             word(continues, Operator::NotEqual, seen),
             word(mailbox.questions(), Operator::NotEqual, 0),
@@ -70,7 +70,7 @@ fn obey() {
     loop {
         match stopped.load(Acquire) {
             run_state::RUNS => return,
-            run_state::STOPPED => wait::wait_stopped(&[word(stopped, Operator::NotEqual, run_state::STOPPED)]),
+            run_state::STOPPED => wait::wait_stopped(&mut [word(stopped, Operator::NotEqual, run_state::STOPPED)]),
             run_state::EXECS => (upcalls().leave_for_exec)(),
             _ => (upcalls().leave)(),
         }

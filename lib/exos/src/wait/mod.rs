@@ -243,7 +243,7 @@ fn kick_others() {
 }
 
 /// Waits whatever signals come: a stopped process.
-pub fn wait_stopped(terms: &[Term]) {
+pub fn wait_stopped(terms: &mut [Term]) {
     let since = clock::ticks();
     wait_plainly(terms);
     thread_context().cpu_time.note_wait(since);

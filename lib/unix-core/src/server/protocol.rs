@@ -43,6 +43,10 @@ pub const BELL_RECORD: usize = 32;
 pub const DISK_DONE: usize = 176;
 /// Word of the notice page that counts what is asked of the keeper.
 pub const DISK_WORK: usize = 177;
+/// Word of the notice page: the last write-back that was carried out, as [`Request::SyncFiles`] numbers them.
+pub const DISK_ROUND: usize = 180;
+/// Word of the notice page: the last write-back that failed, or was carried out together with one that failed.
+pub const DISK_FAILED: usize = 181;
 /// Word of the notice page that counts what the keeper of the wire has finished that requests wait for.
 pub const NETWORK_DONE: usize = 178;
 /// Word of the notice page that counts what is asked of that keeper.
@@ -439,8 +443,9 @@ requests! {
     SyncDisk = 109,
     /// (ticket or 0, 0, node or 0, 0 or 1): makes durable what was changed before on volumes of disks, or in a node
     /// alone. With 1 the volume of the node is meant. -> 0: it is durable. Or 1, the value of [`DISK_DONE`] and a
-    /// ticket: the caller repeats the request with the ticket when that word differs. (0, node): clean pages of a file
-    /// that a disk keeps are given up, unless a write-back runs.
+    /// ticket: it is durable when [`DISK_ROUND`] has come to the ticket, and [`DISK_FAILED`] has not. Where both have,
+    /// the caller repeats the request with the ticket. (0, node): clean pages of a file that a disk keeps are given up,
+    /// unless a write-back runs.
     SyncFiles = 110,
     /// (bells, from bit 0 on): a pipe has changed whose sleepers asked for these, see [`BELLS`].
     Ring = 111,

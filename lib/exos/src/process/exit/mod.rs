@@ -165,7 +165,7 @@ fn wait_for_deaths(numbers: &[EnvironmentId]) {
         if alive.is_empty() || runtime::clock::now() >= deadline {
             return;
         }
-        wait::wait_stopped(&[alive[0], clock(deadline)]);
+        wait::wait_stopped(&mut [alive[0], clock(deadline)]);
     }
 }
 
@@ -256,7 +256,7 @@ fn wait_to_be_needless(children: &[Child]) {
     let deadline = runtime::clock::now() + PATIENCE;
     for child in children {
         while let Some([over, begun]) = child.dependence().filter(|_| runtime::clock::now() < deadline) {
-            wait::wait_stopped(&[over, begun, clock(deadline)]);
+            wait::wait_stopped(&mut [over, begun, clock(deadline)]);
         }
     }
 }

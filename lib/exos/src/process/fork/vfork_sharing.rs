@@ -95,7 +95,7 @@ impl SharedMemoryLink {
             let ends =
                 process.signal.stopped.load(Acquire) >= state::ENDS || mailbox.signals().load(Acquire) & killed != 0;
             let Some(over) = end_of(child).filter(|_| !ends) else { return };
-            wait::wait_stopped(&[
+            wait::wait_stopped(&mut [
                 over,
                 word(self.turn(), Operator::NotEqual, turn::CHILD),
                 word(&process.signal.stopped, Operator::GreaterOrEqual, state::ENDS),
@@ -162,7 +162,7 @@ impl SharedMemoryLink {
         wait::kick_idle();
         while self.turn().load(Acquire) == turn::PARENT {
             let Some(over) = end_of(parent) else { return };
-            wait::wait_stopped(&[over, word(self.turn(), Operator::NotEqual, turn::PARENT)]);
+            wait::wait_stopped(&mut [over, word(self.turn(), Operator::NotEqual, turn::PARENT)]);
         }
     }
 }

@@ -148,7 +148,7 @@ fn await_successor(process: &Process) -> Result<u64> {
         if number != 0 {
             return Ok(number);
         }
-        wait::wait_stopped(&[word(changes, Operator::NotEqual, seen)]);
+        wait::wait_stopped(&mut [word(changes, Operator::NotEqual, seen)]);
     }
 }
 
@@ -189,7 +189,7 @@ fn end_of(environment: EnvironmentId) -> Option<Term> {
 fn wait_until_begun(window: &Mapping, successor: EnvironmentId) {
     let begun = &window.words()[public::BEGUN];
     while let Some(gone) = end_of(successor).filter(|_| begun.load(Acquire) == 0) {
-        wait::wait_stopped(&[gone, word(begun, Operator::NotEqual, 0)]);
+        wait::wait_stopped(&mut [gone, word(begun, Operator::NotEqual, 0)]);
     }
 }
 
@@ -206,7 +206,7 @@ fn pass_on_until_end(process: &Process, window: &Mapping, successor: Environment
         pass_signals_on(process, successor);
         let children = letters.children().load(Acquire);
         crate::process::wait::bury_ended();
-        wait::wait_stopped(&[
+        wait::wait_stopped(&mut [
             gone,
             word(change, Operator::NotEqual, told),
             word(letters.signals(), Operator::NotEqual, 0),

@@ -75,7 +75,7 @@ fn wait_for_stand_in(process: &Process, predecessor: EnvironmentId) {
     let own = area::number().0;
     while info.alive() && info.number.load(Acquire) == predecessor.0 && stands_in.load(Acquire) != own {
         let gone = word(info.state_word(), Operator::NotEqual, State::Alive as u64);
-        crate::wait::wait_stopped(&[gone, word(stands_in, Operator::Equal, own)]);
+        crate::wait::wait_stopped(&mut [gone, word(stands_in, Operator::Equal, own)]);
     }
 }
 

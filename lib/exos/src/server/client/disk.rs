@@ -38,7 +38,9 @@ impl Client {
                 return Ok(());
             }
             ticket = answer[3];
-            super::wait_for_keeper(answer[2]);
+            if super::wait_for_round(ticket) {
+                return Ok(());
+            }
         }
     }
 

@@ -47,7 +47,7 @@ use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use core::sync::atomic::fence;
 use linux_abi::errno::{Errno, Result};
 use runtime::lock::Lock;
-use runtime::predicate::{Operator, clock, word};
+use runtime::predicate::{Operator, Term, clock, word};
 use runtime::transfer::{self, Kind, Message};
 use runtime::{EnvironmentId, Error, Failure, PageNumber, critical_section, exposed, time_slice};
 use unix_core::server::protocol::{self, ELSEWHERE, Request, WINDOW_BYTES, outcome};
@@ -205,18 +205,23 @@ fn call(server: EnvironmentId, message: Message) -> Result<Message> {
     }
 }
 
-/// Waits until the keeper of disks has finished something since its word was `seen`.
-fn wait_for_keeper(seen: u64) {
-    wait_for_word(protocol::DISK_DONE, seen);
+/// Waits for a write-back by its number; whether it was carried out and neither it nor a later one has failed.
+fn wait_for_round(number: u64) -> bool {
+    let (round, failed) = (dcache::notice(protocol::DISK_ROUND), dcache::notice(protocol::DISK_FAILED));
+    wait_for(word(round, Operator::GreaterOrEqual, number));
+    round.load(Acquire) >= number && failed.load(Acquire) < number
 }
 
 /// Waits until a word of the notice page is another one than was `seen`.
 #[cold]
 fn wait_for_word(index: usize, seen: u64) {
-    // A keeper that died says nothing: the server is asked again.
+    wait_for(word(dcache::notice(index), Operator::NotEqual, seen));
+}
+
+/// Waits for a keeper. One that died says nothing: the server is asked again.
+fn wait_for(term: Term) {
     const AGAIN: u64 = 1_000_000_000;
-    let done = word(dcache::notice(index), Operator::NotEqual, seen);
-    wait_plainly(&[done, clock(runtime::clock::now() + AGAIN)]);
+    wait_plainly(&mut [term, clock(runtime::clock::now() + AGAIN)]);
 }
 
 fn call_once(server: EnvironmentId, mut message: Message) -> Result<Message> {
