@@ -40,8 +40,8 @@ impl FileServer {
         Ok(NOTHING)
     }
 
-    /// The time that files get, in nanoseconds since 1970, from what the machine's clock says. As on Linux, it is that
-    /// of the last tick. Writes within a tick change no inode after the first.
+    /// The time that files get, in nanoseconds since 1970, from what the machine's clock says. As on Linux before 6.13,
+    /// it is that of the last tick. Writes within a tick change no inode after the first.
     pub(super) fn file_time(&self, machine: u64) -> u64 {
         let time = machine.wrapping_add(self.notice.words()[CLOCK_OFFSET].load(Relaxed));
         time - time % TICK
