@@ -2,7 +2,7 @@
 //! under the user's PKRU. The models are hubris `umem.rs` and xv6's `copyin`.
 //!
 //! A fault inside a copy lands at a fix-up (`entry.s`) and comes back as [`UserFault`]; nothing of the kernel is torn,
-//! because callers copy in before they change anything but bytes of data in a buffer for devices.
+//! because callers copy in before they change anything. Bytes of data in a buffer for devices are the exception.
 
 use crate::dma::DeviceBuffer;
 use crate::per_cpu::entry_state;
