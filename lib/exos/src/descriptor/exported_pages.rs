@@ -25,23 +25,19 @@ const AT_ONCE: usize = 64;
 /// Spare pages at most: those of a pipe each way.
 const SPARE: usize = 32;
 
-/// A page that is out of use, and the first page of its window, as they were.
+/// A page that is out of use.
 #[derive(Clone, Copy, Debug)]
 pub struct Unused {
-    page: PageStamp,
+    page: PageNumber,
+    /// The first page of its window, as it was.
     first: PageStamp,
-}
-
-impl Unused {
-    fn number(&self) -> PageNumber {
-        self.page.page()
-    }
 }
 
 /// The pages.
 #[derive(Clone, Debug, Default)]
 pub struct ExportedPages {
-    pages: BTreeMap<PageNumber, Unused>,
+    /// Each as it was, and the first page of its window.
+    pages: BTreeMap<PageNumber, [PageStamp; 2]>,
     /// Open files that were sent in messages, by their numbers, with their pages: in flight no process maps them.
     sent: BTreeMap<u64, (Reference, Vec<PageNumber>)>,
     /// How many of those each page belongs to.
@@ -67,13 +63,13 @@ impl ExportedPages {
     /// process has.
     pub fn add(&mut self, pages: impl Iterator<Item = Unused>) -> Vec<Unused> {
         let own = Own::of_running();
-        let mine = pages.filter(|unused| own.has(unused.number()));
-        let (free, lent): (Vec<_>, Vec<_>) = mine.partition(|unused| self.is_free(unused.number()));
+        let mine = pages.filter(|unused| own.has(unused.page));
+        let (free, lent): (Vec<_>, Vec<_>) = mine.partition(|unused| self.is_free(unused.page));
         if !self.pages.is_empty() {
             // A process that got a pipe back in a message, and closes it again, has added them before.
-            free.iter().for_each(|unused| _ = self.pages.remove(&unused.number()));
+            free.iter().for_each(|unused| _ = self.pages.remove(&unused.page));
         }
-        self.pages.extend(lent.iter().map(|unused| (unused.number(), *unused)));
+        self.pages.extend(lent.iter().map(|unused| (unused.page, [PageStamp::of(unused.page), unused.first])));
         free
     }
 
@@ -88,17 +84,17 @@ impl ExportedPages {
         // A page is looked at once, before it is freed: afterwards another thread may have it.
         let mut unwritten = Vec::with_capacity(free.len());
         let written = free.into_iter().filter(|unused| {
-            let is_written = exposed::page(unused.number()).filter(is_fit).is_none();
+            let is_written = exposed::page(unused.page).filter(is_fit).is_none();
             if !is_written {
                 unwritten.push(*unused);
             }
             is_written
         });
-        of_any_list().free_each(written.map(|unused| unused.number()));
+        of_any_list().free_each(written.map(|unused| unused.page));
         let mut left = Vec::new();
         for Unused { page, first } in unwritten {
             let is_kept = self.spare.len() < SPARE && !first.is_current();
-            if is_kept { &mut self.spare } else { &mut left }.push(page.page());
+            if is_kept { &mut self.spare } else { &mut left }.push(page);
         }
         of_any_list().free_many(&left);
     }
@@ -160,10 +156,11 @@ impl ExportedPages {
             stays
         });
         let own = Own::of_running();
-        self.pages.retain(|_, unused| unused.page.is_current());
-        let free: Vec<Unused> = self.pages.values().copied().filter(|unused| self.is_free(unused.number())).collect();
-        free.iter().for_each(|unused| _ = self.pages.remove(&unused.number()));
-        free.into_iter().filter(|unused| own.has(unused.number())).collect()
+        self.pages.retain(|_, [page, _]| page.is_current());
+        let all = self.pages.iter().map(|(page, [_, first])| Unused { page: *page, first: *first });
+        let free: Vec<Unused> = all.filter(|unused| self.is_free(unused.page)).collect();
+        free.iter().for_each(|unused| _ = self.pages.remove(&unused.page));
+        free.into_iter().filter(|unused| own.has(unused.page)).collect()
     }
 
     /// Whether no process maps a page or is going to map it.
@@ -179,7 +176,7 @@ pub fn reclaim_unused() {
 
 /// Takes pages out of use: they are freed when no relative maps them any more, and none serves another pipe.
 pub fn lend(pages: &[PageNumber]) {
-    let each = pages.iter().map(|page| Unused { page: PageStamp::of(*page), first: PageStamp::of(*page) });
+    let each = pages.iter().map(|page| Unused { page: *page, first: PageStamp::of(*page) });
     take_out_of_use(&domain().mappings.lock(), each);
 }
 
@@ -200,7 +197,7 @@ pub fn unmap_and_export(window: &Mapping) {
 /// The pages of a window.
 fn all_of(window: &Mapping) -> impl Iterator<Item = Unused> {
     let first = PageStamp::of(window.pages()[0]);
-    window.pages().iter().map(move |page| Unused { page: PageStamp::of(*page), first })
+    window.pages().iter().map(move |page| Unused { page: *page, first })
 }
 
 /// Gives up those of some pages, and of all that were lent before, that no process maps. The windows stay as they
