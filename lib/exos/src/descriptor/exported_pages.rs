@@ -77,10 +77,8 @@ impl ExportedPages {
     /// goes before those that are kept. Where some process has just mapped it, it stays what it is, and none is kept.
     fn give_up(&mut self, free: Vec<Unused>) {
         // What a further thread is charged for may go with it.
-        let own = EnvironmentId(domain().environment());
-        let is_fit = |info: &exposed::Page| {
-            info.owner() == own && info.access() == area::access_list() && info.flags() & DIRTY == 0
-        };
+        let (own, list) = (EnvironmentId(domain().environment()), area::access_list());
+        let is_fit = |info: &exposed::Page| info.owner() == own && info.access() == list && info.flags() & DIRTY == 0;
         // A page is looked at once, before it is freed: afterwards another thread may have it.
         let mut unwritten = Vec::with_capacity(free.len());
         let written = free.into_iter().filter(|unused| {
