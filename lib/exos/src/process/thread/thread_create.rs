@@ -227,16 +227,19 @@ fn take_spare() -> Option<&'static Thread> {
     process().spare_threads.lock().pop()
 }
 
-/// Records with parts stand at the end of the list.
 fn count_kept() -> usize {
-    process().spare_threads.lock().iter().rev().take_while(|record| record.has_parts()).count()
+    kept_among(&process().spare_threads.lock())
+}
+
+/// Records with parts stand at the end of the list.
+fn kept_among(spare: &[&Thread]) -> usize {
+    spare.iter().rev().take_while(|record| record.has_parts()).count()
 }
 
 /// Keeps the record of a thread for another one: at the end where it has parts, else before those that have.
 fn put_aside(record: &'static Thread) {
     let mut spare = process().spare_threads.lock();
-    let kept = if record.has_parts() { 0 } else { spare.iter().rev().take_while(|other| other.has_parts()).count() };
-    let place = spare.len() - kept;
+    let place = if record.has_parts() { spare.len() } else { spare.len() - kept_among(&spare) };
     spare.insert(place, record);
 }
 
