@@ -393,10 +393,7 @@ impl<S: PageStorage> FileTree<S> {
         if first == second {
             return Ok(());
         }
-        // A crash between the two halves would cost a node its name.
-        if self.mark(first) {
-            return Err(Errno::EINVAL);
-        }
+        self.check_log(a)?;
         let (first_is, second_is) = (self.node(first)?.is_directory(), self.node(second)?.is_directory());
         self.note_moved(first_is || second_is);
         if (first_is && self.is_below(b, first)?) || (second_is && self.is_below(a, second)?) {
@@ -416,6 +413,7 @@ impl<S: PageStorage> FileTree<S> {
         }
         self.enter(a, a_name, second, second_is)?;
         self.enter(b, b_name, first, first_is)?;
+        self.log_exchange((first, a, a_name), (second, b, b_name));
         self.note_move(first, (a, a_name), (b, b_name));
         self.note_move(second, (b, b_name), (a, a_name));
         Ok(())

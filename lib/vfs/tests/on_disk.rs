@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use support::{HostStore, tree};
 use vfs::file_data::PageStorage;
 use vfs::inode::NodeId;
-use vfs::namespace::{FileTree, ROOT};
+use vfs::namespace::{FileTree, Fresh, FsCredentials, ROOT};
 use vfs::persistent::{Change, Dirty, FIRST_DISK_VOLUME, LARGEST_ON_DISK, Made, Restored, order_by_place};
 
 const PAGE: u64 = 4096;
@@ -51,14 +51,15 @@ impl Disk {
     }
 }
 
-/// A volume with one file.
-fn on_disk(tree: &mut FileTree<HostStore>, size: u64, holes: &[(u64, u64)]) -> NodeId {
+/// A volume with one file: its root and the file.
+fn on_disk(tree: &mut FileTree<HostStore>, size: u64, holes: &[(u64, u64)]) -> [NodeId; 2] {
     let entry = |name: &[u8], mode: u32, size: u64, holes: &[(u64, u64)]| {
         let made = Made { mode, owner: (0, 0), device: (0, 0), target: Box::default() };
         Restored { directory: 0, name: name.to_vec(), same: None, made, size, holes: holes.to_vec(), times: [5; 3] }
     };
     let all = [entry(b"", 0o040_755, 0, &[]), entry(b"file", 0o100_644, size, holes)];
-    tree.restore(FIRST_DISK_VOLUME, b"/dev/vda", b"/disk", &all).expect("there is room")[1]
+    let made = tree.restore(FIRST_DISK_VOLUME, b"/dev/vda", b"/disk", &all).expect("there is room");
+    made.try_into().expect("two nodes")
 }
 
 /// Repeats an operation, with a read of the disk in between where a page is missing.
@@ -93,7 +94,7 @@ fn files_of_a_disk_agree_with_a_model_of_their_bytes() {
         let mut tree = tree(4 * PAGES as usize);
         let blocks = (0..10).filter(|index| index % 4 > 1).map(|index| (index, 7)).collect();
         let mut disk = Disk { blocks, size: 10 * PAGE };
-        let file = on_disk(&mut tree, disk.size, &[(0, 2), (4, 6), (8, 10)]);
+        let [_, file] = on_disk(&mut tree, disk.size, &[(0, 2), (4, 6), (8, 10)]);
         tree.backings.get_mut(&FIRST_DISK_VOLUME).expect("it is there").free = 1 << 20;
         // What programs see: a byte for each page, none for a hole.
         let mut model: Vec<Option<u8>> = (0..10).map(|index| disk.blocks.get(&index).copied()).collect();
@@ -170,7 +171,7 @@ fn check_holes(tree: &FileTree<HostStore>, file: NodeId, model: &[Option<u8>], w
 #[test]
 fn a_sparse_file_of_hundreds_of_gibibytes_takes_few_steps() {
     let mut tree = tree(128);
-    let file = on_disk(&mut tree, 0, &[]);
+    let [_, file] = on_disk(&mut tree, 0, &[]);
     tree.backings.get_mut(&FIRST_DISK_VOLUME).expect("it is there").free = 1 << 20;
     assert_eq!(tree.truncate(file, LARGEST_ON_DISK), Ok(()));
     assert_eq!(tree.truncate(file, LARGEST_ON_DISK + 1), Err(Errno::EFBIG));
@@ -199,7 +200,7 @@ fn a_sparse_file_of_hundreds_of_gibibytes_takes_few_steps() {
 #[test]
 fn a_page_that_was_read_is_put_where_it_is_missing_or_freed() {
     let mut tree = tree(16);
-    let file = on_disk(&mut tree, 5 * PAGE, &[]);
+    let [_, file] = on_disk(&mut tree, 5 * PAGE, &[]);
     let page = |tree: &mut FileTree<HostStore>, value: u8| {
         let page = tree.store.allocate().expect("there is room");
         tree.store.bytes_mut(page).fill(value);
@@ -225,7 +226,7 @@ fn a_page_that_was_read_is_put_where_it_is_missing_or_freed() {
 #[test]
 fn pages_that_programs_write_themselves_are_marked_in_the_files_that_are_asked_for() {
     let mut tree = tree(16);
-    let file = on_disk(&mut tree, 2 * PAGE, &[]);
+    let [_, file] = on_disk(&mut tree, 2 * PAGE, &[]);
     let page = tree.store.allocate().expect("there is room");
     tree.put_loaded(file, [(0, page)]);
     tree.store.share(page);
@@ -244,8 +245,8 @@ fn pages_that_programs_write_themselves_are_marked_in_the_files_that_are_asked_f
     assert!(!tree.store.is_shared(page), "it was marked for the last time");
 }
 
-/// The names that a log leads to from those of before; none where a change does not fit.
-fn outcome(log: &[Change]) -> Option<BTreeMap<(NodeId, Box<[u8]>), NodeId>> {
+/// The names below a root that a log leads to; none where a change does not fit.
+fn outcome(root: NodeId, log: &[Change]) -> Option<BTreeMap<(NodeId, Box<[u8]>), NodeId>> {
     let mut names = BTreeMap::new();
     for change in log {
         let fits = match change {
@@ -259,11 +260,50 @@ fn outcome(log: &[Change]) -> Option<BTreeMap<(NodeId, Box<[u8]>), NodeId>> {
             }
         };
         let mut directories = names.keys().map(|(directory, _)| *directory);
-        if !fits || directories.any(|directory| directory > 1 && !names.values().any(|id| *id == directory)) {
+        if !fits || directories.any(|directory| directory != root && !names.values().any(|id| *id == directory)) {
             return None;
         }
     }
     Some(names)
+}
+
+/// The names of files that a tree has below a directory and the directories in it.
+fn names_of(tree: &FileTree<HostStore>, directories: &[NodeId]) -> BTreeMap<(NodeId, Box<[u8]>), NodeId> {
+    let names = (b'a'..=b'f').map(|letter| Box::from([letter]));
+    let all = names.flat_map(|name: Box<[u8]>| directories.iter().map(move |directory| (*directory, name.clone())));
+    all.filter_map(|(directory, name)| Some(((directory, name.clone()), tree.look_up(directory, &name).ok()?))).collect()
+}
+
+/// What programs do to names, swaps too, leads to the same names when the disk repeats its log.
+#[test]
+fn the_log_leads_to_the_names_of_the_tree() {
+    let mut swaps = 0;
+    for seed in 0..200 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut tree = tree(100);
+        let [root, _] = on_disk(&mut tree, 0, &[]);
+        let fresh = |mode| Fresh { mode, owner: FsCredentials::default(), device: (0, 0), target: b"" };
+        let inner = tree.create(root, b"inner", fresh(0o040_755)).expect("there is room");
+        let directories = [root, inner];
+        for _ in 0..60 {
+            let mut place = || (directories[random.usize(..2)], [b'a' + random.u8(..6)]);
+            let ((from, from_name), (to, to_name)) = (place(), place());
+            let _ = match random.u8(..5) {
+                0 => tree.create(from, &from_name, fresh(0o100_644)).map(|_| ()),
+                1 => tree.look_up(from, &from_name).and_then(|id| tree.link(id, to, &to_name)),
+                2 => tree.rename((from, &from_name), (to, &to_name)),
+                3 => tree.exchange((from, &from_name), (to, &to_name)).map(|()| swaps += 1),
+                _ => tree.remove(from, &from_name, false),
+            };
+        }
+        let log = &tree.backings[&FIRST_DISK_VOLUME].log;
+        let ordered = order_by_place(log.clone(), |name| u64::from(name[0] % 4), |_| false);
+        let mut names = outcome(root, &ordered).expect("each change fits");
+        assert_eq!(Some(&names), outcome(root, log).as_ref());
+        assert_eq!(names.remove(&(root, Box::from(*b"inner"))), Some(inner));
+        assert_eq!(names, names_of(&tree, &directories), "seed {seed}: {log:?}");
+    }
+    assert!(swaps > 200, "{swaps} swaps");
 }
 
 /// A log of random changes below directory 1, as programs that make directories, links and renames leave it.
@@ -296,7 +336,7 @@ fn random_log(random: &mut fastrand::Rng, length: usize) -> Vec<Change> {
             }
         };
         log.push(change);
-        names = outcome(&log).expect("each change fits");
+        names = outcome(1, &log).expect("each change fits");
     }
     log
 }
@@ -312,7 +352,7 @@ fn changes_in_the_order_of_places_have_the_same_outcome() {
         let mut ordered = before.to_vec();
         // Places of names collide.
         ordered.extend(order_by_place(rest.to_vec(), |name| u64::from(name[0] % 4), known));
-        assert_eq!(outcome(&ordered), outcome(&log), "{log:?} became {ordered:?}");
+        assert_eq!(outcome(1, &ordered), outcome(1, &log), "{log:?} became {ordered:?}");
         left_out += log.len() - ordered.len();
     }
     assert!(left_out > 400, "{left_out} changes of names that came and went are left out");

@@ -129,6 +129,17 @@ static void replace(struct model *model) {
     model->size = 0;
 }
 
+/* Two files swap their names. */
+static void exchange(struct model *model) {
+    static struct model held;
+    struct model *other = &models[chance(FILES)];
+    char one[32], two[32];
+    name_of(one, model), name_of(two, other);
+    if (renameat2(AT_FDCWD, one, AT_FDCWD, two, RENAME_EXCHANGE)) fail("exchange", model, 0);
+    held = *model, *model = *other, *other = held;
+    if (chance(3) == 0) sync();
+}
+
 static void one(void) {
     struct model *model = &models[chance(FILES)];
     long length = chance(PIECE) + 1, at = chance(MOST - length);
@@ -143,6 +154,7 @@ static void one(void) {
     case 33 ... 34: open_again(model); break;
     case 35: if (chance(8) == 0) replace(model); break;
     case 36: if (chance(4) == 0 && fsync(model->file)) fail("fsync", model, 0); break;
+    case 37: if (chance(8) == 0) exchange(model); break;
     default:
         at = at / PAGE * PAGE, length = chance(3) * PAGE + chance(100) + 1;
         write_some(model, at, at + length > MOST ? MOST - at : length);

@@ -17,6 +17,8 @@ use crate::on_disk::OnDisk;
 use crate::superblock::{Superblock, VolumeId};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use linux_abi::address_map::PAGE_SIZE;
 use linux_abi::errno::{Errno, Result};
@@ -342,6 +344,21 @@ impl<S: PageStorage> FileTree<S> {
             let gone = over.filter(|id| self.nodes.get(id).is_none_or(|node| node.links == 0));
             self.freed_in(to.0, gone.is_some());
             self.log(to.0, || Change::Rename((from.0, from.1.into()), (to.0, to.1.into()), gone));
+        }
+    }
+
+    /// Records that two nodes swapped their names. The disk has no such step: it gets three renames. The first node has
+    /// a name of its own meanwhile, which a crash may leave.
+    pub(crate) fn log_exchange(&mut self, first: (NodeId, NodeId, &[u8]), second: (NodeId, NodeId, &[u8])) {
+        if self.backings.is_empty() || !self.mark(first.0) || !self.mark(second.0) {
+            return;
+        }
+        let (a, b) = ((first.1, first.2), (second.1, second.2));
+        let is_free = |name: &String| self.look_up(a.0, name.as_bytes()).is_err();
+        let Some(between) = (0..u64::MAX).map(|number| format!(".exchanged-{number}")).find(is_free) else { return };
+        let between = (a.0, between.as_bytes());
+        for (from, to) in [(a, between), (b, a), (between, b)] {
+            self.log_rename(from, to, None);
         }
     }
 
