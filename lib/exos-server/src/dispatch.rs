@@ -86,6 +86,8 @@ pub struct FileServer {
     pub sockets: BTreeMap<NodeId, NamedSocket>,
     /// Abstract names of sockets, and the nodes that they live as long as.
     pub abstract_names: BTreeMap<Vec<u8>, NodeId>,
+    /// The paths of those that have names in the file system, as they were bound.
+    pub socket_paths: BTreeMap<NodeId, Vec<u8>>,
     /// System V objects and POSIX queues.
     pub ipc: Ipc,
     /// Internet sockets; none before the first one.

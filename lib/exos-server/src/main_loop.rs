@@ -105,6 +105,7 @@ impl Server {
             offered: BTreeMap::new(),
             sockets: BTreeMap::new(),
             abstract_names: BTreeMap::new(),
+            socket_paths: BTreeMap::new(),
             terminals: Vec::new(),
             ipc: Ipc::default(),
             internet: None,

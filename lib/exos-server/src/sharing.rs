@@ -179,16 +179,15 @@ impl FileServer {
     ) -> Result<Outcome> {
         self.check_page_of_socket(caller, PageNumber(page))?;
         let path = self.path(caller, 0, length)?;
-        let gone = |node: &NodeId, tree: &Self| tree.tree.node(*node).is_err();
-        let dead: Vec<NodeId> = self.sockets.keys().filter(|node| gone(node, self)).copied().collect();
-        for node in dead {
-            self.sockets.remove(&node);
-        }
+        let Self { tree, sockets, socket_paths, .. } = self;
+        sockets.retain(|node, _| tree.node(*node).is_ok());
+        socket_paths.retain(|node, _| sockets.contains_key(node));
         self.on_new_name(caller, who, at, &path, false, |server, directory, name| {
             let (mode, kind) = (linux::S_IFSOCK | mode_kind as u32 & 0o777, mode_kind >> 32);
             let fresh = Fresh { mode, owner: who, device: (0, 0), target: b"" };
             let node = server.tree.create(directory.node, name, fresh)?;
             server.sockets.insert(node, NamedSocket::new(PageNumber(page), caller, who, kind));
+            server.socket_paths.insert(node, path.to_vec());
             Ok(())
         })
         .map_err(|error| if error == Errno::EEXIST { Errno::EADDRINUSE } else { error })
@@ -274,8 +273,7 @@ impl FileServer {
             // The name follows its kind and begins with a NUL; a client that bypasses the library may give it any name.
             return Some(name.iter().skip(1).map(|byte| if *byte == 0 { '@' } else { char::from(*byte) }).collect());
         }
-        let path = self.tree.path_of(Location::first(node)).ok()?;
-        Some(String::from_utf8_lossy(&path).into_owned())
+        self.socket_paths.get(&node).map(|path| String::from_utf8_lossy(path).into_owned())
     }
 
     /// Adds seals to a file, or just tells them.

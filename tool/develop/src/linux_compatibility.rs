@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 /// Where the rendered page stands, from the root of the checkout.
 pub const FILE: &str = "doc/linux-compatibility.md";
-/// Where the scripts are, those of large programs, and those that do not pass yet.
+/// Where the scripts are, those of large programs, and those that do not pass yet, or not with their files on a disk.
 const SCRIPTS: &str = "test/parity/script/";
 const LARGE: &str = "test/parity/large/";
 const NOT_YET: &str = "test/parity/not-yet";
@@ -49,6 +49,8 @@ pub fn render<'f>(files: impl Iterator<Item = (&'f str, &'f str)>) -> String {
             None => writeln!(passing, "| `{name}` | {about} |"),
             Some(reason) => writeln!(waiting, "| `{name}` | {about} | {reason} |"),
         };
+        let on_disk = format!("on-disk::{name}");
+        let _ = reason(&on_disk).map(|reason| writeln!(waiting, "| `{on_disk}` | {about} | {reason} |"));
     }
     let waiting = if not_yet.trim().is_empty() { "" } else { &waiting };
     [INTRODUCTION, &passing, &large, waiting, &calls(&files)].concat()
@@ -112,7 +114,7 @@ mod tests {
     #[test]
     fn scripts_stand_where_they_belong() {
         let files = [
-            ("test/parity/not-yet", "later it needs more\n"),
+            ("test/parity/not-yet", "later it needs more\non-disk::now a disk is slow\n"),
             ("test/parity/script/later", "#!/bin/sh\n# Much.\n"),
             ("test/parity/script/now", "#!/bin/sh\n# Little.\nexit\n"),
             (
@@ -124,6 +126,7 @@ mod tests {
         let page = render(files.into_iter());
         assert!(page.contains("| `compiled` | What it does. |\n"));
         assert!(page.contains("| `now` | Little. |\n") && page.contains("| `later` | Much. | it needs more |\n"));
+        assert!(page.contains("| `on-disk::now` | Little. | a disk is slow |\n"));
         assert!(!page.contains("elsewhere"));
     }
 
