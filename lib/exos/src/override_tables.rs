@@ -6,7 +6,7 @@
 
 use crate::descriptor::open_file::SHARED_OFFSETS;
 use crate::descriptor::{async_io, fd_pins};
-use crate::entry::gate;
+use crate::entry::{crash, gate};
 use crate::hw::header::{Header, Tables};
 use crate::process::call::quick;
 use crate::process::fork::child_start;
@@ -42,6 +42,7 @@ impl ImageTables {
     pub const fn new(tables: OverrideTables) -> Self {
         let upcalls = Upcalls {
             end: exit::end,
+            report: crash::report_sent,
             leave: exit::leave,
             leave_for_exec: exit::leave_for_exec,
             answer_request: procfs::answer,

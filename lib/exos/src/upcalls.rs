@@ -8,6 +8,7 @@ use crate::signal::{AsyncWatch, ThreadSignals};
 use alloc::vec::Vec;
 use linux_abi::errno::Result;
 use runtime::predicate::Term;
+use runtime::upcall::Context;
 use unix_core::process::exit_status::Status;
 use unix_core::procfs::{Last, Way};
 
@@ -16,6 +17,8 @@ use unix_core::procfs::{Last, Way};
 pub struct Upcalls {
     /// Ends the process.
     pub end: fn(Status) -> !,
+    /// Reports that a signal ends the process like a crash, before the program resumes at a place.
+    pub report: fn(&Context, u32),
     /// The running thread ends, because its process does.
     pub leave: fn() -> !,
     /// The same, because another thread executes a program.

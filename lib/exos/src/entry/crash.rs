@@ -1,6 +1,6 @@
-//! Crash report: what the log says of a process that a fault ends.
+//! Crash report: what the log says of a process that a fault ends, or a signal that stands for one, as `abort` sends it.
 //!
-//! One line says which fault it was, and where. With the option `crash` the log also gets the registers, the executable
+//! One line says which it was, and where. With the option `crash` the log also gets the registers, the executable
 //! mappings of files, and a copy of the stack. The host command has the files, and makes a back trace of these.
 
 use crate::hw::usercopy;
@@ -38,10 +38,32 @@ pub(super) fn report(context: &Context, signal: u32) {
         frame.detail,
         if frame.kind == kind::PAGE_FAULT { mapping_of(frame.detail) } else { String::new() }
     );
+    report_state(context);
+}
+
+/// Reports that `signal`, which some process has sent, ends the running one.
+#[cold]
+#[inline(never)]
+pub(crate) fn report_sent(context: &Context, signal: u32) {
+    let process = process();
+    let name = process.program.lock().name.clone();
+    runtime::log_line!(
+        "process {} ({}) is ended by {}, which was sent, at {:#x}{}",
+        process.number(),
+        String::from_utf8_lossy(&name),
+        trace_format::signal(signal),
+        context.frame.rip,
+        mapping_of(context.frame.rip)
+    );
+    report_state(context);
+}
+
+fn report_state(context: &Context) {
+    let process = process();
     if process.has_option(option::CRASH) && !process.memory_is_mine() {
         report_registers(context);
         report_mappings();
-        report_stack(frame.rsp);
+        report_stack(context.frame.rsp);
         runtime::log_line!("crash {} end", process.number());
     }
 }

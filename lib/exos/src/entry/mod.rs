@@ -1,6 +1,6 @@
 //! How a Linux call reaches ExOS: by the gate, or by a jump that took its place (DESIGN.md §5).
 
-mod crash;
+pub(crate) mod crash;
 pub mod gate;
 mod legacy_calls;
 pub mod patch;

@@ -3,7 +3,7 @@
 use super::signal_state::{SignalState, signal_state};
 use super::thread_signals::{ThreadSignals, thread_signals};
 use super::timer_expiry::timers;
-use super::{Action, IGNORE, Inbox, handler, stop};
+use super::{Action, DEFAULT, IGNORE, Inbox, handler, stop};
 use crate::attributes::attributes;
 use crate::hw::domain::domain;
 use crate::hw::thread_context::{ThreadContext, thread_context};
@@ -18,7 +18,7 @@ use unix_core::process::exit_status::Status;
 use unix_core::process::run_state;
 use unix_core::signal::frame::Information;
 use unix_core::signal::pending::{FIRST_QUEUED, from_user, is_refused_without_room};
-use unix_core::signal::set::{self, CONTINUE, Default as DefaultAction, FAULTS, STOPS, UNSTOPPABLE, bit};
+use unix_core::signal::set::{self, CONTINUE, CORES, Default as DefaultAction, FAULTS, STOPS, UNSTOPPABLE, bit};
 
 /// A signal that was taken out, and what the program wants done with it.
 struct Taken {
@@ -213,6 +213,9 @@ pub fn deliver(context: &mut Context) {
             let parts = (signal_state(), thread_signals());
             let blocked = parts.1.take_saved_mask();
             return handler::call(context, parts, (signal, bit(signal)), action, (blocked, *fault), || *information);
+        }
+        if fault.is_none() && action.handler == DEFAULT && CORES & bit(signal) != 0 {
+            (upcalls().report)(context, signal);
         }
         act(&taken);
     }

@@ -12,7 +12,7 @@ static int *volatile nowhere;
 __attribute__((noinline)) int third(int a) { *nowhere = a; return a + 1; }
 __attribute__((noinline)) int second(int a) { return third(a + 1) + 1; }
 __attribute__((noinline)) int compare(const void *a, const void *b) { return second(*(const int *)a - *(const int *)b) + 2; }
-int main(void) { int all[2] = {2, 1}; qsort(all, 2, sizeof(int), compare); return all[0]; }
+int main(int count, char **words) { int all[2] = {2, 1}; nowhere = count > 1 ? all : 0; qsort(all, 2, sizeof(int), compare); abort(); }
 END
             mkdir root; cc -O1 -static -o root/fixed a.c && cc -O1 -pie -fPIE -o root/movable a.c || exit
             cp -L --parents $(ldd root/movable | grep -o '/[^ ]*') root 2> log
@@ -36,6 +36,8 @@ pub(super) const DEBUGGING: [Visit; 5] = [
                 $chitin run --root root --trace log -- /$program 2> said; echo $?; grep -c 'ended by SIGSEGV' said
                 sed -n 's/.*#[0-9]* 0x[0-9a-f]* \\([^ ]*\\) + 0x.*(\\(.*\\))/\\1 \\2/p' said | grep '^third\\|^second\\|^compare\\|^main'
                 grep -c ' rip 0x' said
+                $chitin run --root root --trace log -- /$program aborts 2> said; echo $?; grep -c 'ended by SIGABRT, which was sent' said
+                sed -n 's/.*#[0-9]* 0x[0-9a-f]* \\([^ ]*\\) + 0x.*(\\(.*\\))/\\1 \\2/p' said | grep '^main\\|^abort' | head -n 2
             done | tr -d '\\r'"
         ),
         "139
@@ -45,6 +47,10 @@ second /fixed
 compare /fixed
 main /fixed
 1
+134
+1
+abort /fixed
+main /fixed
 139
 1
 third /movable
@@ -52,6 +58,10 @@ second /movable
 compare /movable
 main /movable
 1
+134
+1
+abort /lib/x86_64-linux-gnu/libc.so.6
+main /movable
 ",
     ),
     with(
