@@ -174,6 +174,7 @@ impl<D: Device> FileSystem<'_, D> {
         self.step();
         let inode = self.inode(number)?;
         let torn = self.pending.unsettled.contains(&number)
+            || self.pending.lessened.contains(&number)
             || self.pending.leaving.iter().any(|old| old.directory == number || old.target == number)
             || inode.is_directory() && !self.pending.unsettled.is_empty();
         if torn {
@@ -229,6 +230,7 @@ impl<D: Device> FileSystem<'_, D> {
         self.pending.young.clear();
         self.pending.changed.clear();
         self.pending.unsettled.clear();
+        self.pending.lessened.clear();
         self.pending.directory_moved = false;
         self.pending.erased.clear();
         self.reclaim();

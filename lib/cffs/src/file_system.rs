@@ -69,6 +69,8 @@ pub(crate) struct Pending {
     pub(crate) changed: BTreeSet<Number>,
     /// Inodes with a new name outside their own sector.
     pub(crate) unsettled: BTreeSet<Number>,
+    /// Inodes that lost one of several names, outside their own sector.
+    pub(crate) lessened: BTreeSet<Number>,
     /// Old entries of renames.
     pub(crate) leaving: Vec<Leaving>,
     /// Orphans that a rename replaced: they are freed when the new entry is durable.

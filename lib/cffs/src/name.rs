@@ -218,6 +218,9 @@ impl<D: Device> FileSystem<'_, D> {
         self.commit(&edit)?;
         let node = self.xn.info(found.page)?.block();
         self.pending.erased.insert(directory, hash::of_name(name), (node, found.sector));
+        if !last && !self.lies_in(target, found.page, found.sector) {
+            self.pending.lessened.insert(target);
+        }
         match (at_once, frees) {
             (true, _) => self.forget_inode(target)?,
             (false, true) => self.reap(target)?,

@@ -114,6 +114,7 @@ impl<D: Device> FileSystem<'_, D> {
         loop {
             self.pending.young.remove(&number);
             self.pending.unsettled.remove(&number);
+            self.pending.lessened.remove(&number);
             let block = number >> 5;
             let Some(page) = self.cached(block) else { return Ok(()) };
             let Some((directory, ..)) = node::head(self.sector(page, 0)) else { return Ok(()) };

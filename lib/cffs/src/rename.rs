@@ -197,6 +197,9 @@ impl<D: Device> FileSystem<'_, D> {
         if last && !together {
             self.pending.doomed.push(number);
         }
+        if !last && !self.lies_in(number, new.0, new.1) {
+            self.pending.lessened.insert(number);
+        }
         Ok(together.then_some(number))
     }
 }

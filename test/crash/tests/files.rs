@@ -108,6 +108,26 @@ fn fault_68_all_pairs() {
     }
 }
 
+/// A file that lost one of its names, and is made durable, does not get the name back.
+#[test]
+fn fault_68_a_file_loses_one_of_its_names() {
+    let mut campaign = Campaign::new(6);
+    let (foo, bar, twin) = (("A", "foo"), ("A", "bar"), ("B", "twin"));
+    let losses =
+        [Operation::Unlink(twin), Operation::Unlink(bar), Operation::Rename(foo, twin), Operation::Rename(foo, bar)];
+    for loss in losses {
+        for name in [bar, twin] {
+            let uses =
+                [Operation::Write(name, 100, 900), Operation::Rename(name, ("A", "new")), Operation::Rename(name, foo)];
+            for (used, last) in uses.into_iter().flat_map(|used| PERSISTS.map(|last| (used, last))) {
+                campaign.workload(&[(loss, Persist::Nothing), (used, last)]);
+            }
+        }
+    }
+    println!("{:?}", campaign.report);
+    assert!(campaign.report.states > 300, "{:?}", campaign.report);
+}
+
 fn seeded(campaign: &mut Campaign, seeds: std::ops::Range<u64>) {
     for seed in seeds {
         let mut random = Random(seed);
