@@ -160,3 +160,34 @@ fn run(command: &mut Command, transcript: File, manner: Manner) -> Verdict {
         None => Err(format!("not done after {} seconds", limit.as_secs())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::path::Path;
+
+    /// Whether a patch fits the sources below a folder.
+    fn applies(patch: &Path, folder: &Path) -> bool {
+        let mut command = Command::new("patch");
+        command.args(["--dry-run", "-s", "-f", "-p1", "-d"]).arg(folder).arg("-i").arg(patch);
+        command.output().expect("`patch` is installed").status.success()
+    }
+
+    /// Most mutants run in full runs alone. Patches are relative to the crate, or to the whole.
+    #[test]
+    fn every_mutant_still_applies() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let groups = ["kernel", "lib", "mechanism", "test"].map(|group| fs::read_dir(root.join(group)));
+        let crates = groups.into_iter().flat_map(|group| group.expect("it is there").flatten());
+        let folders = crates.filter_map(|one| Some((one.path(), fs::read_dir(one.path().join("mutants")).ok()?)));
+        let mut count = 0;
+        for (own, mutants) in folders {
+            for patch in mutants.flatten().map(|mutant| mutant.path()) {
+                count += 1;
+                assert!(applies(&patch, &own) || applies(&patch, &root), "{} no longer applies", patch.display());
+            }
+        }
+        assert!(count > 90, "{count} mutants");
+    }
+}
