@@ -38,7 +38,7 @@ impl Server {
         match wish.which {
             0 => {
                 // What user 0 keeps it might have done before.
-                identity.keeps_groups |= wish.keeps_groups && identity.has(linux::CAP_SETGID);
+                identity.kept |= wish.kept & identity.permitted();
                 identity.change_user(wish.change, wish.wanted)?;
             }
             1 => identity.change_group(wish.change, wish.wanted, true)?,

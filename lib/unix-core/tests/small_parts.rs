@@ -348,7 +348,7 @@ fn who_acts_on_files() {
 #[test]
 fn what_user_0_gave_up_comes_back_by_a_program_alone() {
     use unix_core::process::capabilities::Missing;
-    use unix_core::process::credentials::{Change, Credentials, IdentityChange, Program, ResIds};
+    use unix_core::process::credentials::{Change, Credentials, IdentityChange, KEEPABLE, Program, ResIds};
     let [kill, chown, setuid] = [linux::CAP_KILL, linux::CAP_CHOWN, linux::CAP_SETUID];
     let has = |one: &Credentials| [kill, chown, setuid].map(|capability| one.has(capability));
     let mut one = Credentials::default();
@@ -371,7 +371,7 @@ fn what_user_0_gave_up_comes_back_by_a_program_alone() {
     one.user = ResIds { real: 5, effective: 5, saved: 5 };
     assert_eq!(has(&one.executing(Program { mode: 0o10_4755, ..plain })), [true, false, true]);
     let missing = Missing { effective: 7, permitted: 1 << 40, gained: 9 };
-    let change = IdentityChange { which: 4, change: Change::Three, wanted: [1, 2, 3], keeps_groups: true, missing };
+    let change = IdentityChange { which: 4, change: Change::Three, wanted: [1, 2, 3], kept: KEEPABLE, missing };
     assert_eq!(IdentityChange::from_words(change.to_words()), Some(change));
     assert_eq!(IdentityChange::from_words([4 << 16, 0, 0, 0, 0]), None);
 }

@@ -10,6 +10,9 @@ use linux_raw_sys::general as linux;
 use vfs::namespace::FsCredentials;
 use vfs::supplementary_groups::Groups;
 
+/// Capabilities that count for other users, too, if they kept them: the server alone decides what they permit, and it
+/// takes no key.
+pub const KEEPABLE: u64 = 1 << linux::CAP_SETGID | 1 << linux::CAP_NET_BIND_SERVICE;
 /// Leaves a number as it is.
 pub const KEEP: u32 = u32::MAX;
 
@@ -60,8 +63,8 @@ pub struct IdentityChange {
     pub change: Change,
     /// To what.
     pub wanted: [u32; 3],
-    /// Whether user 0 may still change groups as another user.
-    pub keeps_groups: bool,
+    /// Of [`KEEPABLE`] what user 0 keeps as another user.
+    pub kept: u64,
     /// Capabilities that are missing then.
     pub missing: Missing,
 }
@@ -71,7 +74,10 @@ impl IdentityChange {
     pub const fn to_words(self) -> [u64; 5] {
         let [first, second, third] = self.wanted;
         let Missing { effective, permitted, gained } = self.missing;
-        let head = self.which | (self.keeps_groups as u64) << 8 | (self.change as u64) << 16 | (third as u64) << 32;
+        let head = self.which
+            | (self.kept >> KEEPABLE.trailing_zeros()) << 8
+            | (self.change as u64) << 16
+            | (third as u64) << 32;
         [head, first as u64 | (second as u64) << 32, effective, permitted, gained]
     }
 
@@ -80,7 +86,8 @@ impl IdentityChange {
         let Some(change) = Change::from_word(head >> 16 & 0xffff) else { return None };
         let wanted = [two as u32, (two >> 32) as u32, (head >> 32) as u32];
         let missing = Missing { effective: effective & ALL, permitted: permitted & ALL, gained: gained & ALL };
-        Some(Self { which: head & 0xff, change, wanted, keeps_groups: head >> 8 & 0xff != 0, missing })
+        let kept = (head >> 8 & 0xff) << KEEPABLE.trailing_zeros() & KEEPABLE;
+        Some(Self { which: head & 0xff, change, wanted, kept, missing })
     }
 }
 
@@ -136,9 +143,9 @@ pub struct Credentials {
     pub apart: u64,
     /// Whether no program gives it any numbers any more (PR_SET_NO_NEW_PRIVS).
     pub no_new_privileges: bool,
-    /// Whether it may go on changing its groups, until it executes a program, though it is user 0 no more: it kept the
-    /// capability for that (PR_SET_KEEPCAPS).
-    pub keeps_groups: bool,
+    /// Of [`KEEPABLE`] what it kept (PR_SET_KEEPCAPS): it counts until the process executes a program, though none of
+    /// its users is user 0 any more.
+    pub kept: u64,
     /// The principal whose key the process holds, while its threads have different credentials.
     pub held: Option<u64>,
     /// Capabilities that it gave up. The others count while one of its users is user 0.
@@ -192,7 +199,7 @@ impl Credentials {
     #[must_use]
     pub fn executing(&self, program: Program) -> Self {
         const SET_GROUP: u32 = linux::S_ISGID | linux::S_IXGRP;
-        let mut after = Self { keeps_groups: false, on_files: [None; 2], ..self.clone() };
+        let mut after = Self { kept: 0, on_files: [None; 2], ..self.clone() };
         if program.mode & linux::S_ISUID != 0 && !self.no_new_privileges {
             after.user.effective = program.user;
         }
@@ -266,7 +273,7 @@ impl Credentials {
 
     /// Whether a capability counts.
     pub const fn has(&self, capability: u32) -> bool {
-        self.effective() >> capability & 1 != 0
+        (self.effective() | self.kept) >> capability & 1 != 0
     }
 
     /// Gives capabilities up, as the process says. What is not permitted any more stays so until it executes a program.
@@ -275,11 +282,12 @@ impl Credentials {
         own.gained |= told.gained;
         own.permitted = if self.user.has(0) { own.permitted | told.permitted } else { 0 };
         own.effective = if self.user.has(0) { own.permitted | told.effective } else { 0 };
+        self.kept &= !told.permitted;
     }
 
     /// Whether it may take any group.
     pub const fn may_change_groups(&self) -> bool {
-        self.has(linux::CAP_SETGID) || self.keeps_groups
+        self.has(linux::CAP_SETGID)
     }
 
     /// The user and group that it acts as.

@@ -44,12 +44,8 @@ pub const FAULTS: u64 =
     bit(linux::SIGSEGV) | bit(linux::SIGBUS) | bit(linux::SIGILL) | bit(linux::SIGFPE) | bit(linux::SIGTRAP);
 
 /// Signals that end a process as a crash does: by themselves they leave a core on Linux (signal(7)).
-pub const CORES: u64 = FAULTS
-    | bit(linux::SIGQUIT)
-    | bit(linux::SIGABRT)
-    | bit(linux::SIGXCPU)
-    | bit(linux::SIGXFSZ)
-    | bit(linux::SIGSYS);
+pub const CORES: u64 =
+    FAULTS | bit(linux::SIGQUIT) | bit(linux::SIGABRT) | bit(linux::SIGXCPU) | bit(linux::SIGXFSZ) | bit(linux::SIGSYS);
 
 /// The signal of a set that is delivered first.
 pub const fn first(set: u64) -> Option<u32> {

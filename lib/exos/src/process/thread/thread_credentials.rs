@@ -36,14 +36,15 @@ impl Process {
     pub fn set_capabilities(&self, sets: Capabilities) -> Result<()> {
         let _turn = self.credentials_turn();
         let mut own = self.attributes.credentials.lock().clone();
-        let before = own.missing;
+        let before = (own.missing, own.kept);
         own.renounce(sets.missing());
-        if own.missing == before && sets == self.attributes.capabilities() {
+        let is_same = (own.missing, own.kept) == before;
+        if is_same && sets == self.attributes.capabilities() {
             return Ok(());
         }
-        if own.missing != before {
-            let (which, wanted, missing) = (CAPABILITIES, [KEEP; 3], own.missing);
-            let change = IdentityChange { which, change: Change::OnFiles, wanted, keeps_groups: false, missing };
+        if !is_same {
+            let (which, wanted, missing) = (CAPABILITIES, [KEEP; 3], sets.missing());
+            let change = IdentityChange { which, change: Change::OnFiles, wanted, kept: 0, missing };
             self.files.lock().on_object(Request::SetIdentity, change.to_words())?;
         }
         self.record(own, sets);

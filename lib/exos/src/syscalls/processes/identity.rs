@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::errno::{Errno, Result};
 use linux_raw_sys::general as linux;
-use unix_core::process::credentials::{Change, Credentials, IdentityChange, KEEP, ResIds};
+use unix_core::process::credentials::{Change, Credentials, IdentityChange, KEEP, KEEPABLE, ResIds};
 use unix_core::server::protocol::{Request, WINDOW_BYTES};
 use vfs::supplementary_groups::{self, Groups};
 
@@ -58,14 +58,14 @@ fn change(call: &Call<'_>, which: u64, change: Change, wanted: [u32; 3]) -> Resu
         _ => wished.change_group(change, wanted, is_capable(call.process))?,
     }
     let sets = call.process.attributes.capabilities();
-    let keeps_groups = which == USER && before.has(linux::CAP_SETGID) && sets.keeps();
-    wished.keeps_groups |= keeps_groups;
+    let kept = if which == USER && sets.keeps() { before.permitted() & KEEPABLE } else { 0 };
+    wished.kept |= kept;
     let sets = match change {
         Change::OnFiles => sets.of_user_on_files(before.acting_on_files(), wished.acting_on_files()),
         _ => sets.of_user(before.user, wished.user),
     };
     wished.renounce(sets.missing());
-    let change = IdentityChange { which, change, wanted, keeps_groups, missing: wished.missing };
+    let change = IdentityChange { which, change, wanted, kept, missing: wished.missing };
     let ask = || call.process.files.lock().on_object(Request::SetIdentity, change.to_words());
     call.process.change_credentials(wished, sets, || ask().map(|[held, ..]| held)).map(|()| 0)
 }
