@@ -13,6 +13,9 @@ pub struct WireOptions {
     /// Unix socket at which machines join: ./chitin run --network wire:SOCKET
     #[arg(value_name = "SOCKET", required = true)]
     pub sockets: Vec<PathBuf>,
+    /// Join a tap of the host, made with: ip tuntap add dev NAME mode tap
+    #[arg(long = "tap", value_name = "NAME")]
+    pub taps: Vec<String>,
     /// Add a machine that serves the others. 10.0.2.2 leases addresses (DHCP), answers names below test (DNS) and
     /// pings. TCP port 7 echoes. Port 9 answers the SHA-256 of what it got. Port 19 sends as many bytes as a line asks
     /// for

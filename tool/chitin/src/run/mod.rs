@@ -9,7 +9,7 @@ pub mod disk;
 pub mod disk_content;
 mod disk_root;
 mod memory;
-mod network;
+pub mod network;
 mod options;
 mod publish;
 mod share;

@@ -73,7 +73,7 @@ pub fn cards(
 fn card(number: usize, link: &Link, packets: Option<&Path>, seed: u32) -> Result<NetworkCard> {
     match link {
         Link::User => {}
-        Link::Tap(name) => check_tap(name)?,
+        Link::Tap(name) => check_tap(name).context(format!("--network tap:{name}"))?,
         Link::Wire(socket) => check_wire(socket)?,
     }
     let packets = packets.map(|file| numbered(file, number));
@@ -85,8 +85,12 @@ fn card(number: usize, link: &Link, packets: Option<&Path>, seed: u32) -> Result
     Ok(NetworkCard { link: link.clone(), address, packets, forwards: Vec::new() })
 }
 
-fn check_tap(name: &str) -> Result<()> {
-    let refuse = |why: &str| Err(Failure::new(format!("--network tap:{name}: {why}")));
+/// Whether the host has this tap.
+///
+/// # Errors
+/// One line that says what there is instead.
+pub fn check_tap(name: &str) -> Result<()> {
+    let refuse = |why: &str| Err(Failure::new(why));
     let devices = fs::read_to_string(DEVICES).context(DEVICES)?;
     if !devices.lines().any(|line| line.trim_start().strip_prefix(name).is_some_and(|rest| rest.starts_with(':'))) {
         return refuse(&format!("no such device; make it with: ip tuntap add dev {name} mode tap"));

@@ -43,7 +43,7 @@ use little_room::{LITTLE_ROOM, MOUNTS};
 use network::NETWORK;
 use redis::{REDIS, REDIS_S_TESTS};
 use servers::{LARGE_SERVERS, SERVERS};
-use wire::{LARGE_WIRE, WIRE};
+use wire::{LARGE_WIRE, TAPS, WIRE};
 
 /// What a stranger does, and what must come of it.
 struct Visit {
@@ -419,6 +419,9 @@ pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, filter: 
         if visit.needs.contains(&MOUNTS) && !may_mount() {
             return Case::skipped(name, "this host allows no mount name space".into());
         }
+        if visit.needs.contains(&TAPS) && !may_make_taps() {
+            return Case::skipped(name, "this host allows no taps in a network name space".into());
+        }
         let root = workspace.root().to_owned();
         Case::new(name, visit.limits().0, move |transcript| judge(visit, &root, transcript))
     };
@@ -429,6 +432,12 @@ pub fn cases(toolchain: Toolchain, workspace: &Workspace, depth: Depth, filter: 
 /// Whether this user may mount file systems in a name space of its own.
 fn may_mount() -> bool {
     Command::new(MOUNTS).args(["-rm", "true"]).output().is_ok_and(|output| output.status.success())
+}
+
+/// Whether this user may make taps in a name space of its own.
+fn may_make_taps() -> bool {
+    let make = ["-rn", "ip", "tuntap", "add", "dev", "tap0", "mode", "tap"];
+    Command::new("unshare").args(make).output().is_ok_and(|output| output.status.success())
 }
 
 fn try_emulation(images: &Images) -> Verdict {

@@ -1,5 +1,5 @@
-//! `./chitin wire SOCKET`: joins machines by a switch, with faults by a seed, and with a peer that serves them. It
-//! needs no rights and no network.
+//! `./chitin wire SOCKET`: joins machines by a switch, with faults by a seed, with a peer that serves them, and with
+//! taps of the host. Without taps it needs no rights and no network.
 
 pub mod faults;
 pub mod peer;
@@ -22,6 +22,7 @@ use network::time::Time;
 
 use chitin::answer;
 use chitin::failure::{Context, Failure, Result};
+use chitin::run::network::check_tap;
 
 use faults::Faults;
 use peer::Peer;
@@ -38,10 +39,15 @@ const PEER: PortNumber = 0;
 /// # Errors
 /// One line about a socket that cannot be made.
 pub fn run(options: &WireOptions) -> Result<ExitCode> {
-    let listeners = options.sockets.iter().map(|socket| listen(socket)).collect::<Result<Vec<_>>>()?;
     let (events, arrivals) = sync_channel(EVENTS);
-    for (place, listener) in (0..).zip(listeners) {
-        port::accept(listener, PEER + 1 + (place << 32), events.clone());
+    let mut first_ports = (0..).map(|place| PEER + 1 + (place << 32));
+    for (name, port) in options.taps.iter().zip(&mut first_ports) {
+        let opened = check_tap(name).and_then(|()| port::open_tap(port, name, &events).context("it cannot be used"));
+        opened.context(format!("--tap {name}"))?;
+    }
+    let listeners = options.sockets.iter().map(|socket| listen(socket)).collect::<Result<Vec<_>>>()?;
+    for (listener, port) in listeners.into_iter().zip(first_ports) {
+        port::accept(listener, port, events.clone());
     }
     let WireOptions { loss, duplicate: duplication, reorder: reordering, corrupt: corruption, delay, .. } = *options;
     let faults = Faults { loss, duplication, reordering, corruption, delay };
@@ -110,7 +116,7 @@ impl Wire {
             match events.recv_timeout(wait) {
                 Ok(Event::Left(port, complaint)) => {
                     self.leave(port, complaint.as_deref());
-                    if once && self.ports.is_empty() {
+                    if once && !self.ports.values().any(Port::has_machine) {
                         return;
                     }
                 }

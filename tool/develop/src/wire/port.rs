@@ -1,5 +1,5 @@
-//! Ports of the wire: Unix sockets to which machines connect. On each, a frame goes with its length before it, as in
-//! QEMU's `-netdev stream`.
+//! Ports of the wire: Unix sockets to which machines connect, and taps of the host. On a socket a frame goes with its
+//! length before it, as in QEMU's `-netdev stream`.
 //!
 //! A port has two threads. The one that reads waits while the wire is behind. The one that writes has a queue of
 //! [`QUEUE`] frames: what comes while it is full is lost, as in a switch, so that no machine holds up another.
@@ -7,8 +7,11 @@
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
+
+use tun_tap::{Iface, Mode};
 
 use super::switch::PortNumber;
 
@@ -30,10 +33,16 @@ pub enum Event {
 #[derive(Debug)]
 pub struct Port {
     queue: SyncSender<Vec<u8>>,
-    stream: UnixStream,
+    /// That of a machine; a tap has none.
+    stream: Option<UnixStream>,
 }
 
 impl Port {
+    /// Whether a machine is joined there, and no tap.
+    pub fn has_machine(&self) -> bool {
+        self.stream.is_some()
+    }
+
     /// Sends a frame; false: the queue is full, and the frame is lost.
     pub fn send(&self, frame: Vec<u8>) -> bool {
         !matches!(self.queue.try_send(frame), Err(TrySendError::Full(_)))
@@ -42,7 +51,7 @@ impl Port {
 
 impl Drop for Port {
     fn drop(&mut self) {
-        let _ = self.stream.shutdown(Shutdown::Both);
+        self.stream.iter().for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
     }
 }
 
@@ -65,12 +74,39 @@ pub fn accept(listener: UnixListener, first: PortNumber, events: SyncSender<Even
 pub fn open(number: PortNumber, stream: UnixStream, events: &SyncSender<Event>) -> io::Result<()> {
     let (reader, writer) = (stream.try_clone()?, stream.try_clone()?);
     let (queue, frames) = sync_channel(QUEUE);
-    let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
-    events.send(Event::Joined(number, Port { queue, stream })).map_err(gone)?;
+    join(number, Port { queue, stream: Some(stream) }, events)?;
     thread::spawn(move || write(writer, &frames));
     let events = events.clone();
     thread::spawn(move || read(number, reader, &events));
     Ok(())
+}
+
+/// Makes a tap a port.
+///
+/// # Errors
+/// When there is no such tap, it is in use, the caller has no right to it, or the wire is gone.
+pub fn open_tap(number: PortNumber, name: &str, events: &SyncSender<Event>) -> io::Result<()> {
+    let tap = Arc::new(Iface::without_packet_info(name, Mode::Tap)?);
+    let (queue, frames) = sync_channel::<Vec<u8>>(QUEUE);
+    join(number, Port { queue, stream: None }, events)?;
+    let writer = Arc::clone(&tap);
+    // A tap that is down loses frames.
+    thread::spawn(move || frames.iter().for_each(|frame| drop(writer.send(&frame))));
+    let events = events.clone();
+    thread::spawn(move || {
+        let mut frame = vec![0; LONGEST];
+        while let Ok(length) = tap.recv(&mut frame) {
+            if events.send(Event::Frame(number, frame[..length].to_vec())).is_err() {
+                return;
+            }
+        }
+        let _ = events.send(Event::Left(number, None));
+    });
+    Ok(())
+}
+
+fn join(number: PortNumber, port: Port, events: &SyncSender<Event>) -> io::Result<()> {
+    events.send(Event::Joined(number, port)).map_err(|_| io::ErrorKind::BrokenPipe.into())
 }
 
 fn write(mut stream: UnixStream, frames: &Receiver<Vec<u8>>) {

@@ -5,7 +5,7 @@
 use super::Visit;
 
 /// Those of every run.
-pub(super) const WIRE: [Visit; 7] = [
+pub(super) const WIRE: [Visit; 8] = [
     visit("clients_on_the_wire", CLIENTS, &["python3"]),
     visit("servers_on_the_wire", SERVERS, &["python3"]),
     visit("a_machine_that_others_reach_answers_at_once", IDLE, &["python3"]),
@@ -13,7 +13,11 @@ pub(super) const WIRE: [Visit; 7] = [
     visit("fault_81_requests_that_no_browser_sends", ODD_REQUESTS, &["python3"]),
     visit("a_native_server_on_a_wire", NATIVE_ON_A_WIRE, &[]),
     visit("transfers_with_losses", LOSSES, &[]),
+    visit("a_tap_of_the_host_joins_a_wire", TAP, &["unshare", TAPS, "python3"]),
 ];
+
+/// A visit that needs this makes taps of the host, in a name space of its own.
+pub(super) const TAPS: &str = "ip";
 
 /// Those of full runs.
 pub(super) const LARGE_WIRE: [Visit; 1] =
@@ -90,6 +94,36 @@ $chitin run --network wire:w -- sh -c 'echo up; exec sleep 1000' > idle 2>> told
 until grep -qs up idle; do kill -0 $machine || exit 1; sleep 0.2; done
 $chitin run --network wire:w -- ping -c 3 -W 10 10.0.2.15 2>> told | grep -o ' 0% packet loss'; kill $machine; wait $machine; cat told >&2"#,
     "1\n 0% packet loss\n",
+);
+
+/// The host reaches a machine on the wire through a tap, and the machine reaches the host. A tap that is gone is named.
+const TAP: (&str, &str) = (
+    r#"cat > host.py <<'END'
+import socket, sys, time
+def reached(port):
+    while True:
+        try: return socket.create_connection(("10.0.2.15", port), 5)
+        except OSError: time.sleep(0.2)
+server = socket.create_server(("10.0.2.77", 7)); one = reached(80); one.sendall(b"GET /a HTTP/1.0
+
+")
+print(one.makefile("rb").read().count(b"line")); back = server.accept()[0]; print(back.makefile().readline(), end=""); back.close()
+END
+cat > inside <<'END'
+ip link set lo up; ip tuntap add dev tap0 mode tap; ip addr add 10.0.2.77/24 dev tap0; ip link set tap0 up
+$develop wire w --peer --tap tap0 --once 2> log & until test -S w; do sleep 0.1; done
+$chitin run --network wire:w -- sh -c 'mkdir /tmp/w; cd /tmp/w; yes line | head -n 3000 > a; httpd -p 80
+    until ip addr show eth0 | grep -q "inet "; do sleep 0.2; done; until echo from the machine | nc 10.0.2.77 7; do sleep 0.2; done' 2> told &
+timeout 100 python3 host.py; wait; cat told >&2; grep -c ' lost, ' log
+END
+export develop chitin; unshare -rn sh ./inside
+$develop wire w --tap chitin-none 2>&1 | grep -o "chitin-none: no such device; make it with"; test ! -e w && echo gone"#,
+    "3000
+from the machine
+1
+chitin-none: no such device; make it with
+gone
+",
 );
 
 /// Servers of other projects behind published ports. The host's curl asks 2,000 times, half of them with connections of
