@@ -14,7 +14,7 @@ use crate::command_record::ProgramCommand;
 use crate::failure::{Context, Failure, Result};
 use crate::progress::Progress;
 use crate::qemu::{Files, Machine, Running, Stop};
-use crate::root::{Contents, Kind, Node, Tree};
+use crate::root::{self, Contents, Kind, Node, Tree};
 use crate::run;
 use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
@@ -73,6 +73,8 @@ pub fn run(workspace: &Workspace, tree: &mut Tree, packages: &[Control], changes
     let list = |package: &Control| format!("var/lib/dpkg/info/{}.list\n", package.name);
     let lists: String = packages.iter().map(list).collect();
     let mut inside = tree.clone();
+    // Scripts ask for the name of the machine, postfix's for a whole one. The root gets these files where it is run.
+    root::add_names(&mut inside);
     for (name, text, mode) in [
         (format!("{PLACE}/configure"), SCRIPT, 0o755),
         (format!("{PLACE}/preinst"), scripts.as_str(), 0o644),
@@ -142,7 +144,7 @@ fn boot(workspace: &Workspace, tree: &Tree, listener: &mut Said) -> Result<u8> {
 
 /// Adds what changed, and removes what went.
 fn apply(tree: &mut Tree, changes: &Path) -> Result<()> {
-    crate::root::add_tar(tree, changes, "the configured root")?;
+    root::add_tar(tree, changes, "the configured root")?;
     let Some(Kind::File(names)) = tree.get(NAMES.as_bytes()).map(|node| node.kind.clone()) else {
         return Err(Failure::new("the machine did not list the files of the configured root"));
     };

@@ -26,7 +26,7 @@ use crate::{answer, scratch};
 use database::Control;
 
 /// Part of a root's name in the cache: changed where roots are made in another way.
-const EDITION: &str = "2";
+const EDITION: &str = "3";
 /// Folders that a package leaves to its installer.
 const FOLDERS: [(&str, u32); 4] = [("dev", 0o755), ("proc", 0o555), ("sys", 0o555), ("tmp", 0o1777)];
 

@@ -45,16 +45,21 @@ pub struct Root {
 }
 
 impl Root {
-    /// Names the machine itself, as an installer would and no package and no image does.
+    /// The same with names of the machine.
     #[must_use]
     pub fn with_names(mut self) -> Self {
-        for (path, contents) in NAMES {
-            if self.tree.get(path.as_bytes()).is_none() {
-                let file = self.tree.add_contents(Contents::Bytes(contents.into()));
-                self.tree.insert(path.as_bytes(), Node::of_root(Kind::File(file), 0o644));
-            }
-        }
+        add_names(&mut self.tree);
         self
+    }
+}
+
+/// Names the machine itself, as an installer would and no package and no image does.
+pub fn add_names(tree: &mut Tree) {
+    for (path, contents) in NAMES {
+        if tree.get(path.as_bytes()).is_none() {
+            let file = tree.add_contents(Contents::Bytes(contents.into()));
+            tree.insert(path.as_bytes(), Node::of_root(Kind::File(file), 0o644));
+        }
     }
 }
 
