@@ -1,11 +1,10 @@
-//! Netlink's read-only dumps (rtnetlink(7)): links, addresses, routes and neighbours of a machine that has the loopback
-//! device, and perhaps a network card.
+//! Netlink's read-only answers (rtnetlink(7)): links, addresses, routes and neighbours of a machine that has the
+//! loopback device, and perhaps a network card; and by which way one address is reached.
 //!
-//! `getifaddrs`, `getaddrinfo` and `ip` ask for these. Whatever else is asked is answered by an error, as Linux
-//! answers an
-//! unprivileged process.
+//! `getifaddrs`, `getaddrinfo`, `ip` and scanners ask for these. Whatever else is asked is answered by an error, as
+//! Linux answers an unprivileged process.
 
-use crate::address::Family;
+use crate::address::{Address, Family};
 use crate::device::{self, Device};
 use alloc::vec::Vec;
 
@@ -40,6 +39,9 @@ const MTU: u32 = 65_536;
 /// Linux's numbers of errors.
 const NOT_PERMITTED: i32 = 1;
 const NO_DEVICE: i32 = 19;
+const INVALID: i32 = 22;
+const OUT_OF_RANGE: i32 = 34;
+const UNREACHABLE: i32 = 101;
 const NOT_SUPPORTED: i32 = 95;
 
 /// The datagrams that answer what a program sent to the kernel by a socket that has this number, on a machine with this
@@ -82,6 +84,10 @@ fn answer_one(request: &[u8], port: u32, (card, may_change): (Option<&Device>, b
         }
         GET_ADDRESS if is_dump => addresses(head, family, card),
         GET_ROUTE if is_dump => routes(head, family, card),
+        GET_ROUTE => {
+            let found = destination(request, family).and_then(|to| way_to(to, card).ok_or(UNREACHABLE));
+            return answers.push(found.map_or_else(|error| refusal(request, head, error), |way| way.tell(head)));
+        }
         GET_NEIGHBOUR if is_dump => card.map(|card| neighbours(head, family, card)).unwrap_or_default(),
         GET_RULE if is_dump => Vec::new(),
         _ if kind < NEW_LINK || kind == NEW_LINK && may_change && changes_nothing(request, card) => {
@@ -285,6 +291,96 @@ fn card_routes(head: Head, family: u8, card: &Device) -> Vec<u8> {
     all
 }
 
+/// The address to which a request asks the way, by the family that its head names; else Linux's number of the error.
+fn destination(request: &[u8], family: u8) -> Result<Address, i32> {
+    const DESTINATION: u16 = 1;
+    let mut rest = request.get(HEAD + 12..).unwrap_or_default();
+    while rest.len() >= 4 {
+        let [length, kind] = [0, 2].map(|at| u16::from_le_bytes([rest[at], rest[at + 1]]));
+        let value = rest.get(4..length.into()).ok_or(INVALID)?;
+        match (kind, family) {
+            (DESTINATION, INET) => {
+                return value.try_into().map(|four| Address::v4(u32::from_be_bytes(four))).map_err(|_| OUT_OF_RANGE);
+            }
+            (DESTINATION, INET6) => {
+                return value.try_into().map(|all| Address(u128::from_be_bytes(all))).map_err(|_| INVALID);
+            }
+            _ => rest = rest.get(usize::from(length).next_multiple_of(4)..).unwrap_or_default(),
+        }
+    }
+    Err(INVALID)
+}
+
+/// The way to one address: the device, the address that a packet comes from, and the router, if there is one.
+struct Reached {
+    to: Address,
+    device: i32,
+    source: Address,
+    router: Option<Address>,
+}
+
+/// Nothing where no way leads there.
+fn way_to(to: Address, card: Option<&Device>) -> Option<Reached> {
+    let own = |source| Some(Reached { to, device: DEVICE, source, router: None });
+    match to.to_v4() {
+        Some(v4) if v4 >> 24 == 127 => return own(Address::v4(0x7f00_0001)),
+        None if to.0 == 1 => return own(to),
+        _ => {}
+    }
+    let card = card?;
+    let family = if to.to_v4().is_some() { Family::V4 } else { Family::V6 };
+    let of_family = || card.addresses.iter().filter(|(one, _)| one.to_v4().is_some() == to.to_v4().is_some());
+    if of_family().any(|(one, _)| *one == to) {
+        return own(to);
+    }
+    let is_near = |(one, bits): &&(Address, u8)| {
+        let length = if family == Family::V4 { 96 + bits } else { *bits };
+        (one.0 ^ to.0).checked_shr(128 - u32::from(length)).unwrap_or(0) == 0
+    };
+    let way = |source, router| Some(Reached { to, device: device::NUMBER, source, router });
+    if let Some((source, _)) = of_family().find(is_near) {
+        return way(*source, None);
+    }
+    let (source, _) = of_family().find(|(one, _)| !device::is_link_local(*one))?;
+    way(*source, Some(card.gateway(family)?))
+}
+
+impl Reached {
+    /// As Linux tells it.
+    fn tell(&self, head: Head) -> Vec<u8> {
+        const MAIN: u8 = 254;
+        const LOCAL: u8 = 255;
+        const BY_KERNEL: u8 = 2;
+        /// It was made for this question; packets stay in the machine.
+        const CLONED: u32 = 0x200;
+        const STAYS: u32 = 0x8000_0000;
+        let bytes = |address: Address| match address.to_v4() {
+            Some(v4) => Vec::from(v4.to_be_bytes()),
+            None => Vec::from(address.0.to_be_bytes()),
+        };
+        let (is_v4, stays) = (self.to.to_v4().is_some(), self.device == DEVICE);
+        let kind = if stays { 2 } else { 1 };
+        let (family, bits) = if is_v4 { (INET, 32) } else { (INET6, 128) };
+        let (table, by) = match (is_v4, stays) {
+            (true, _) => (MAIN, 0),
+            (false, true) => (LOCAL, BY_KERNEL),
+            (false, false) => (MAIN, BY_KERNEL),
+        };
+        let flags = if is_v4 { CLONED | if stays { STAYS } else { 0 } } else { 0 };
+        let mut body = alloc::vec![family, bits, 0, 0, table, by, 0, kind];
+        body.extend(flags.to_le_bytes());
+        attribute(&mut body, 15, &u32::from(table).to_le_bytes());
+        attribute(&mut body, 1, &bytes(self.to));
+        attribute(&mut body, 4, &self.device.to_le_bytes());
+        attribute(&mut body, 7, &bytes(self.source));
+        if let Some(router) = self.router {
+            attribute(&mut body, 5, &bytes(router));
+        }
+        attribute(&mut body, 12, &[0; 32]);
+        message(NEW_ROUTE, 0, head, &body)
+    }
+}
+
 fn neighbours(head: Head, family: u8, card: &Device) -> Vec<u8> {
     const REACHABLE: u16 = 2;
     let mut all = Vec::new();
@@ -416,6 +512,43 @@ mod tests {
         let one = message(GET_LINK, REQUEST, Head { sequence: 7, port: 0 }, &[0, 0, 0, 0, 2, 0, 0, 0]);
         assert_eq!(kinds(&answer(&one, 99, Some(&card), false)), [NEW_LINK]);
         assert_eq!(kinds(&answer(&one, 99, None, false)), [ERROR]);
+    }
+
+    #[test]
+    fn the_way_to_one_address() {
+        let card = crate::device::tests::card();
+        let ask = |family: u8, to: &[u8], card: Option<&Device>| {
+            let mut body = alloc::vec![family, 8 * to.len() as u8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            attribute(&mut body, 1, to);
+            let request = message(GET_ROUTE, REQUEST, Head { sequence: 7, port: 0 }, &body);
+            let answers = answer(&request, 99, card, false);
+            let found = &answers[0];
+            let value = |wanted: u8| {
+                let mut rest = &found[HEAD + 12..];
+                while rest[2] != wanted {
+                    rest = &rest[usize::from(rest[0])..];
+                    if rest.is_empty() {
+                        return Vec::new();
+                    }
+                }
+                rest[4..rest[0].into()].to_vec()
+            };
+            match kinds(&answers)[0] {
+                ERROR => Err(-i32::from_le_bytes(*found[HEAD..].first_chunk().unwrap())),
+                _ => Ok((value(4)[0], value(7), value(5))),
+            }
+        };
+        let own = card.v4().unwrap().0;
+        let router = card.gateway(Family::V4).unwrap().to_v4().unwrap();
+        let bytes = |address: u32| address.to_be_bytes().to_vec();
+        assert_eq!(ask(INET, &[127, 1, 2, 3], None), Ok((1, alloc::vec![127, 0, 0, 1], Vec::new())));
+        assert_eq!(ask(INET, &own.to_be_bytes(), Some(&card)), Ok((1, bytes(own), Vec::new())));
+        assert_eq!(ask(INET, &router.to_be_bytes(), Some(&card)), Ok((2, bytes(own), Vec::new())));
+        assert_eq!(ask(INET, &[8, 8, 8, 8], Some(&card)), Ok((2, bytes(own), bytes(router))));
+        assert_eq!(ask(INET, &[8, 8, 8, 8], None), Err(UNREACHABLE));
+        assert_eq!(ask(INET6, &1u128.to_be_bytes(), None).map(|found| found.0), Ok(1));
+        assert_eq!(ask(INET6, &[8, 8, 8, 8], None), Err(INVALID));
+        assert_eq!(ask(ANY, &[8, 8, 8, 8], None), Err(INVALID));
     }
 
     #[test]

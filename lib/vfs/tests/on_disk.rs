@@ -271,7 +271,8 @@ fn outcome(root: NodeId, log: &[Change]) -> Option<BTreeMap<(NodeId, Box<[u8]>),
 fn names_of(tree: &FileTree<HostStore>, directories: &[NodeId]) -> BTreeMap<(NodeId, Box<[u8]>), NodeId> {
     let names = (b'a'..=b'f').map(|letter| Box::from([letter]));
     let all = names.flat_map(|name: Box<[u8]>| directories.iter().map(move |directory| (*directory, name.clone())));
-    all.filter_map(|(directory, name)| Some(((directory, name.clone()), tree.look_up(directory, &name).ok()?))).collect()
+    all.filter_map(|(directory, name)| Some(((directory, name.clone()), tree.look_up(directory, &name).ok()?)))
+        .collect()
 }
 
 /// What programs do to names, swaps too, leads to the same names when the disk repeats its log.

@@ -1,4 +1,4 @@
-//! Crash report: what the log says of a process that a fault ends, or a signal that stands for one, as `abort` sends it.
+//! Crash report: what the log says of a process that a fault ends, or a signal that ends it like one, as `abort` does.
 //!
 //! One line says which it was, and where. With the option `crash` the log also gets the registers, the executable
 //! mappings of files, and a copy of the stack. The host command has the files, and makes a back trace of these.
