@@ -104,9 +104,7 @@ def reached(port):
     while True:
         try: return socket.create_connection(("10.0.2.15", port), 5)
         except OSError: time.sleep(0.2)
-server = socket.create_server(("10.0.2.77", 7)); one = reached(80); one.sendall(b"GET /a HTTP/1.0
-
-")
+server = socket.create_server(("10.0.2.77", 7)); one = reached(80); one.sendall(b"GET /a HTTP/1.0\r\n\r\n")
 print(one.makefile("rb").read().count(b"line")); back = server.accept()[0]; print(back.makefile().readline(), end=""); back.close()
 END
 cat > inside <<'END'
