@@ -117,27 +117,32 @@ impl Server {
     }
 
     /// See [`unix_core::server::protocol::Request::RedeemToken`].
-    pub(super) fn redeem(&mut self, message: &mut Message) -> Result<()> {
-        let [_, number, kind, first, second, _] = *message;
+    pub(super) fn redeem(&mut self, caller: u64, message: &mut Message) -> Result<()> {
+        let [_, number, kind, first, second, keeps] = *message;
         let kind = TokenKind::from_word(kind).ok_or(Errno::EINVAL)?;
-        let said = self.tokens.said.remove(&number).ok_or(Errno::EPERM)?;
+        let said = self.tokens.said.get(&number).ok_or(Errno::EPERM)?;
         let is_message = |kind| matches!(kind, TokenKind::Sender | TokenKind::Claim);
-        if said.kind != kind && !(is_message(said.kind) && is_message(kind)) {
-            return Err(Errno::EPERM);
-        }
+        let is_of_kind = said.kind == kind || is_message(said.kind) && is_message(kind);
         // What is left of a connection came from who made it.
-        let is_genuine = || said.left.is_some() || self.are_still_of(said.by, said.pages);
-        if kind == TokenKind::Connection && !(said.pages == [first, second] && is_genuine()) {
+        let is_genuine = || said.left.is_some() || self.are_still_of([said.by, caller], said.pages);
+        let is_right = is_of_kind && (kind != TokenKind::Connection || said.pages == [first, second] && is_genuine());
+        let peer = said.peer;
+        if keeps == 0 {
+            self.tokens.said.remove(&number);
+        }
+        if !is_right {
             return Err(Errno::EPERM);
         }
-        [message[1], message[2]] = said.peer.to_words();
+        [message[1], message[2]] = peer.to_words();
         Ok(())
     }
 
-    /// Whether pages still belong to the client that named them. Another process may have chosen them for that.
-    fn are_still_of(&self, client: u64, pages: [u64; 2]) -> bool {
+    /// Whether pages still belong to the client that named them, or to the one that asks: it takes over pages of a
+    /// queue when it becomes another user. Another process may have chosen them for that.
+    fn are_still_of(&self, clients: [u64; 2], pages: [u64; 2]) -> bool {
         let owner = |page| exposed::page(PageNumber(page)).map_or(0, |info| info.owner().0);
-        pages.into_iter().map(owner).all(|owner| self.threads.get(&owner).copied().unwrap_or(owner) == client)
+        let client = |owner| self.threads.get(&owner).copied().unwrap_or(owner);
+        pages.into_iter().map(owner).all(|owner| clients.contains(&client(owner)))
     }
 }
 

@@ -204,7 +204,7 @@ impl Server {
             Some(Request::SuccessorOf) => self.successor(caller, message),
             Some(Request::AssumeIdentity) => self.raise(caller, message),
             Some(Request::IssueToken) => self.vouch(caller, message),
-            Some(Request::RedeemToken) => self.redeem(message),
+            Some(Request::RedeemToken) => self.redeem(caller, message),
             Some(Request::StorePending) => self.leave_behind(caller, message),
             Some(Request::TakePending) => self.take_left(caller, message),
             Some(

@@ -97,8 +97,9 @@ impl FileServer {
     }
 
     /// The list under which the pipes lie that a client makes to connect to a listener of another user: both may use
-    /// them. None where user 0 listens, which opens the caller's own. No third user may share the queue: who connects
-    /// trusts what comes from there as coming from the listener.
+    /// them. None where user 0 alone listens, which opens the caller's own. With user 0 those may accept that share its
+    /// queue: it gave it to them. With another user none may: who connects trusts what comes from there as coming from
+    /// the listener.
     ///
     /// # Errors
     /// `ECONNREFUSED` where others share it, or it is no queue; and as [`PageAcls::list_for`].
@@ -109,18 +110,20 @@ impl FileServer {
             self.clients.get(&named.by).map_or(named.who.uid.into(), |client| client.credentials.principal());
         let queue_list = exposed::page(named.page.page()).map(|info| info.access()).ok_or(Errno::ECONNREFUSED)?;
         let is_queue = named.kind == Kind::Stream as u64 || named.kind == Kind::Packets as u64;
-        if !is_queue || !self.keys.sharers(queue_list).all(|sharer| sharer == listener) {
+        let others: Vec<u64> = self.keys.sharers(queue_list).filter(|sharer| ![0, listener].contains(sharer)).collect();
+        if !is_queue || listener != 0 && !others.is_empty() {
             return Err(Errno::ECONNREFUSED);
         }
         let own = self.principal_of(caller);
-        if listener == 0 {
+        if listener == 0 && others.iter().all(|other| *other == own) {
             return Ok(None);
         }
+        let audience = [0, own, listener].into_iter().chain(others);
+        let audience: PageAcl = audience.map(|principal| (principal, Access::Own)).collect();
         // A user takes descriptors from its own processes, and those that are set apart from it look the same to it.
-        if own.max(listener) >= FIRST_APART {
+        if audience.keys().any(|principal| *principal >= FIRST_APART) {
             return Err(Errno::ECONNREFUSED);
         }
-        let audience = [0, own, listener].map(|principal| (principal, Access::Own));
-        self.keys.acls.list_for(PageAcl::from(audience)).map(Some)
+        self.keys.acls.list_for(audience).map(Some)
     }
 }

@@ -270,7 +270,8 @@ requests! {
     /// ([`TokenKind`]; for a claim process, and user | group << 32; for a connection first pages of its two pipes) ->
     /// number of the token.
     IssueToken = 68,
-    /// (number, [`TokenKind`], for a connection first pages of its two pipes) -> process; user | group << 32.
+    /// (number, [`TokenKind`], for a connection first pages of its two pipes, 1 to keep the token) -> process;
+    /// user | group << 32.
     RedeemToken = 69,
     /// (number of a connection; bytes that were read of it; bytes that were sent since; from which of these on they are
     /// in the window; so many of them). The maker of the connection has closed it before it was accepted.

@@ -9,12 +9,13 @@ use crate::hw::mapping::{Mapping, lock_in};
 use crate::pipe::{self, Pipe, Side};
 use crate::server::client::{self, Peer, TakingOver};
 use crate::wait::{self, bells};
+use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use linux_abi::errno::{Errno, Result};
 use runtime::exposed::PageStamp;
 use runtime::page::Allocator;
-use runtime::{clock, exposed};
+use runtime::{PageNumber, clock, exposed};
 use unix_core::process::ucred::Ucred;
 
 /// Words of the queue: requests that came, and that were taken; how many may wait, 0: the socket does not listen.
@@ -131,7 +132,11 @@ impl Socket {
             return Err(Errno::ECONNREFUSED);
         }
         let own = super::socket::from();
-        let from = queue.map_or(Allocator { list: peer.list.unwrap_or(own.list), ..own }, from_list_of);
+        let from = match (peer.list, queue) {
+            (Some(list), _) => Allocator { list, ..own },
+            (None, Some(queue)) => from_list_of(queue),
+            (None, None) => own,
+        };
         let (outgoing, incoming) = (fresh_pipe_from(from)?, fresh_pipe_from(from)?);
         let number = self.introduce(&outgoing, &incoming)?;
         // The process that accepts may ask for the sender, so the pipe records it until then.
@@ -234,6 +239,41 @@ impl Socket {
             // with the machine.
             let _ = client::files().lock().leave_behind(number, read, &sent);
         }
+    }
+
+    /// Pages of the connections that wait here. A process that writes the queue cannot name pages here that it could
+    /// not open itself. They are under the list that the queue was under, or the server knows who made them.
+    pub fn pages_waiting(&self, list: PageNumber) -> Vec<PageNumber> {
+        let list_of = |page: PageNumber| exposed::page(page).map(|info| info.access());
+        let mut pages = Vec::new();
+        for (firsts, number) in self.requests_waiting() {
+            let own = firsts.map(|first| list_of(first.page()));
+            let numbers = firsts.map(|first| first.page().0);
+            if own != [Some(list); 2] && !client::files().lock().is_genuine(number, numbers) {
+                continue;
+            }
+            for (first, list) in firsts.into_iter().zip(own) {
+                let pipe = Pipe::open_by_first(&mut domain().mappings.lock(), first, domain().session_key);
+                if let Ok(pipe) = pipe {
+                    pages.extend(pipe.all_pages().into_iter().filter(|page| list_of(*page) == list));
+                    domain().mappings.lock().close(pipe.window());
+                }
+            }
+        }
+        pages
+    }
+
+    /// The first pages of the pipes of each connection that waits, and its number.
+    fn requests_waiting(&self) -> Vec<([PageStamp; 2], u64)> {
+        let (Some(common), Some(words)) = (self.common.as_ref(), self.queue_words()) else { return Vec::new() };
+        let _held = common.lock();
+        let (came, taken) = (words[CAME].load(Acquire), words[TAKEN].load(Acquire));
+        let request = |index: u64| {
+            let at = REQUESTS + (taken.wrapping_add(index) % ROOM) as usize * 3;
+            let [incoming, outgoing, number] = [0, 1, 2].map(|word| words[at + word].load(Acquire));
+            ([incoming, outgoing].map(PageStamp), number)
+        };
+        (0..came.wrapping_sub(taken).min(ROOM)).map(request).collect()
     }
 
     fn take_request(&self) -> Result<Option<([PageStamp; 2], u64)>> {

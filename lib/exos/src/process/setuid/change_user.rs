@@ -6,6 +6,7 @@
 //! to the mailbox of another user would let it send any signal.
 
 use crate::budget;
+use crate::descriptor::open_file::OpenFile;
 use crate::descriptor::sockets::scm_rights;
 use crate::descriptor::sockets::socket::Socket;
 use crate::pipe::Pipe;
@@ -83,7 +84,10 @@ pub fn reown_everything(process: &Process, lists: Lists, heir: u64) -> Result<()
         Result::Ok(())
     })?;
     let rings = foreign_rings(process, &known);
+    let queues = foreign_queues(process, &known);
     take_over_windows(process, &known, lists, heir);
+    // Clients that connect from now on do so under the list that the queue has now.
+    take_over_shared(&pages_waiting(process, &queues), lists);
     // Its relatives share themselves what they send from now on (`scm_rights::share_with_heir`).
     rings.iter().for_each(|(ring, list)| take_over_shared(&scm_rights::pages_waiting(ring, *list), lists));
     let mailbox = process.signal.mailbox.lock().clone();
@@ -114,6 +118,28 @@ fn foreign_rings(process: &Process, known: &Known) -> Vec<(Pipe, PageNumber)> {
     let rings = sockets.filter_map(|socket| socket.ends.lock().incoming.clone());
     let rings = rings.map(|ring| (ring.pages()[0], ring)).filter(|(first, _)| known.is_foreign(*first));
     rings.filter_map(|(first, ring)| Some((ring, exposed::page(first)?.access()))).collect()
+}
+
+/// Numbers of its sockets that listen, with the old user's lists that their queues are under.
+fn foreign_queues(process: &Process, known: &Known) -> Vec<(u64, PageNumber)> {
+    let descriptors = process.descriptors.table.lock();
+    let queue = |(number, description): (u64, &OpenFile)| {
+        let socket = description.as_kind::<Socket>().filter(|socket| socket.is_listening())?;
+        let page = socket.common.as_ref()?.page();
+        let list = exposed::page(page).filter(|_| known.is_foreign(page))?.access();
+        Some((number, list))
+    };
+    descriptors.iter().filter_map(queue).collect()
+}
+
+/// Pages of the connections that wait at its sockets.
+fn pages_waiting(process: &Process, queues: &[(u64, PageNumber)]) -> Vec<PageNumber> {
+    let descriptors = process.descriptors.table.lock();
+    let list_of = |number: u64| queues.iter().find(|(queue, _)| *queue == number).map(|(_, list)| *list);
+    let waiting = |(number, description): (u64, &OpenFile)| {
+        list_of(number).and_then(|list| Some(description.as_kind::<Socket>()?.pages_waiting(list)))
+    };
+    descriptors.iter().filter_map(waiting).flatten().collect()
 }
 
 /// Takes over what shows through the windows that a child would inherit.

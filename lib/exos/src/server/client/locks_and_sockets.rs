@@ -40,6 +40,12 @@ impl Client {
         Ok(Ucred::from_words([answer[1], answer[2]]))
     }
 
+    /// Whether the maker of a connection, by its token, made these pages; the token stays.
+    pub fn is_genuine(&self, number: u64, pages: [u64; 2]) -> bool {
+        let kind = TokenKind::Connection as u64;
+        self.exchange([Request::RedeemToken as u64, number, kind, pages[0], pages[1], 1]).is_ok()
+    }
+
     /// This process listens at the names that it gave to a page.
     pub fn listen(&self, page: PageNumber) -> Result<()> {
         self.exchange([Request::Listen as u64, page.0, 0, 0, 0, 0]).map(|_| ())
