@@ -55,13 +55,18 @@ static void connect_as(int user, int listener, int keeps, int start, int later) 
     if (WIFSIGNALED(status)) printf("user %d: ended by signal %d\n", user, WTERMSIG(status));
 }
 
-static void round_of(int worker, int later) {
-    int listener = socket(AF_UNIX, SOCK_STREAM, 0), start[2];
-    pipe(start);
+static int make_listener(void) {
+    int listener = socket(AF_UNIX, SOCK_STREAM, 0);
     unlink(name.sun_path);
     bind(listener, (struct sockaddr *)&name, sizeof name);
     chmod(name.sun_path, 0666);
     listen(listener, 5);
+    return listener;
+}
+
+static void round_of(int listener, int worker, int later) {
+    int start[2];
+    pipe(start);
     printf("worker %d, the first becomes %d\n", worker, later);
     fflush(stdout);
     pid_t server = fork();
@@ -75,10 +80,30 @@ static void round_of(int worker, int later) {
     close(listener), close(start[0]), close(start[1]);
 }
 
+/* A daemon: who made the listener has ended. */
+static void daemon_round(int worker, int later) {
+    int over[2];
+    char byte;
+    pipe(over);
+    if (fork() == 0) {
+        int listener = make_listener();
+        pid_t maker = getpid();
+        if (fork()) _exit(0);
+        while (getppid() == maker) usleep(1000);
+        round_of(listener, worker, later);
+        _exit(0);
+    }
+    close(over[1]);
+    wait(NULL);
+    read(over[0], &byte, 1);
+    close(over[0]);
+}
+
 int main(void) {
-    round_of(33, 0);
-    round_of(33, 33);
-    round_of(33, 1000);
-    round_of(0, 1000);
+    round_of(make_listener(), 33, 0);
+    round_of(make_listener(), 33, 33);
+    round_of(make_listener(), 33, 1000);
+    round_of(make_listener(), 0, 1000);
+    daemon_round(33, 1000);
     return 0;
 }

@@ -120,14 +120,15 @@ fn foreign_rings(process: &Process, known: &Known) -> Vec<(Pipe, PageNumber)> {
     rings.filter_map(|(first, ring)| Some((ring, exposed::page(first)?.access()))).collect()
 }
 
-/// Numbers of its sockets that listen, with the old user's lists that their queues are under.
+/// Numbers of its sockets that listen, with the old user's lists that their queues are under. The server has the queues
+/// of processes that have ended.
 fn foreign_queues(process: &Process, known: &Known) -> Vec<(u64, PageNumber)> {
     let descriptors = process.descriptors.table.lock();
     let queue = |(number, description): (u64, &OpenFile)| {
         let socket = description.as_kind::<Socket>().filter(|socket| socket.is_listening())?;
         let page = socket.common.as_ref()?.page();
-        let list = exposed::page(page).filter(|_| known.is_foreign(page))?.access();
-        Some((number, list))
+        let list = exposed::page(page)?.access();
+        (!known.0.contains(&list)).then_some((number, list))
     };
     descriptors.iter().filter_map(queue).collect()
 }
