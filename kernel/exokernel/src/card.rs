@@ -6,7 +6,9 @@
 //!
 //! Invariants:
 //! - an entry takes [`FRAMES`] frames at most, and no more than its units of work allow;
-//! - what an entry leaves is for the next one, which the card's vector begins;
+//! - what an entry leaves is put off (`device.rs`), so that other devices and programs have their turns while frames
+//!   come without end;
+//! - a card that was put off gives no interrupts until all is taken;
 //! - the state of the credit changes under the kernel's lock only.
 
 use crate::cost;
@@ -18,7 +20,7 @@ use abi::device::{DeviceInfo, State};
 use core::sync::atomic::{AtomicU64, Ordering};
 use driver::network::{self, Network, SENDS};
 use machine::packet::Card;
-use machine::{apic, clock, entry, exposed};
+use machine::{clock, exposed};
 
 /// Frames that one entry takes at most.
 const FRAMES: u32 = 16;
@@ -68,19 +70,20 @@ impl Kernel {
         let (Some(interface), info) = (network::interface_of(device), &exposed::devices()[device]) else { return };
         let start = clock::now();
         let is_open = self.processor().phase == Phase::Idle || has_credit(start);
+        let is_silent = device::was_put_off(device);
         self.spend(cost::DEVICE_LOOK);
         network::with(interface, |card| {
             card.acknowledge_interrupt();
-            card.suppress_interrupts(!is_open);
+            card.suppress_interrupts(!is_open || is_silent);
         });
         let reaped = self.reap_card(interface, info);
-        let taken = if is_open { self.take_frames(interface, info, start) } else { Some(0) };
+        let taken = if is_open { self.take_frames(interface, info, start, is_silent) } else { Some(0) };
         if !is_open {
             let quantum = exposed::kernel().quantum.load(Ordering::Relaxed);
             network::look_at(PERIOD.load(Ordering::Relaxed) + quantum);
         }
         if !reaped || taken.is_none() {
-            apic::send(entry::cpu(), device::vector(device));
+            device::put_off(device);
         }
         expose_state(interface, info);
         if taken != Some(0) {
@@ -98,8 +101,9 @@ impl Kernel {
         }
     }
 
-    /// Hands the frames that have arrived to packets; how many. None: there may be more.
-    fn take_frames(&mut self, interface: u64, info: &DeviceInfo, now: u64) -> Option<u32> {
+    /// Hands the frames that have arrived to packets; how many. None: there may be more, and the card gives no
+    /// interrupts from now on. `is_silent`: it has given none; it does again once all is taken.
+    fn take_frames(&mut self, interface: u64, info: &DeviceInfo, now: u64, mut is_silent: bool) -> Option<u32> {
         let largest = network::with(interface, |card| card.longest_frame()).unwrap_or_default();
         let most = cost::FRAME_MOST + (largest / cost::FRAME_BYTES_PER_UNIT) as u32;
         let mut frames = 0;
@@ -108,12 +112,25 @@ impl Kernel {
                 break false;
             }
             let take = |card: &mut Network| card.receive(now, |frame| self.receive(frame));
-            let Some(handed) = network::with(interface, take).flatten() else { break true };
+            let Some(handed) = network::with(interface, take).flatten() else {
+                if !is_silent {
+                    break true;
+                }
+                // What came before it gives interrupts again is looked for after that.
+                network::with(interface, |card| card.suppress_interrupts(false));
+                is_silent = false;
+                continue;
+            };
             self.spend(cost::FRAME);
             exposed::add(&info.errors, u64::from(!handed));
             frames += 1;
         };
-        network::with(interface, |card| card.notify_buffers());
+        network::with(interface, |card| {
+            if !all {
+                card.suppress_interrupts(true);
+            }
+            card.notify_buffers();
+        });
         all.then_some(frames)
     }
 

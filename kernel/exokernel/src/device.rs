@@ -2,6 +2,9 @@
 //!
 //! A vector belongs to one device. Its interrupt makes the driver look, and raises the bound bits where it found news.
 //! The exposed record of a device is the state of its binding.
+//!
+//! What a device has beyond one entry's work is put off: an interrupt of the CPU to itself begins the next entry. It
+//! comes after those of all devices, and devices that were put off take turns.
 
 use crate::card;
 use crate::channel;
@@ -9,13 +12,20 @@ use crate::cost;
 use crate::kernel::{Kernel, Locked, Outcome, lock, refuse};
 use abi::capability::{Capability, DEVICE, Rights};
 use abi::device::{DeviceInfo, State, kind};
+use abi::limits::DEVICES;
 use abi::{EnvironmentId, Error, KeyIndex, PageNumber};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 use driver::{disk, network};
 use machine::boot::Boot;
-use machine::device_discovery::{FIRST_VECTOR, number_of};
+use machine::device_discovery::number_of;
 use machine::virtio::Kind;
-use machine::{clock, exposed};
+use machine::{apic, clock, entry, exposed};
+
+/// Devices that were put off, as bits, and the one that had its turn last. Both change under the kernel's lock only.
+static PUT_OFF: AtomicU64 = AtomicU64::new(0);
+static TURN: AtomicU64 = AtomicU64::new(0);
+
+const _: () = assert!(DEVICES < 64);
 
 /// Fills the records of the devices that were found.
 pub(crate) fn expose(boot: &Boot) {
@@ -53,14 +63,47 @@ pub(crate) fn name(info: &DeviceInfo) -> Capability {
     capability::named([DEVICE, info.kind.load(Ordering::Relaxed), info.number.load(Ordering::Relaxed)])
 }
 
-/// Vector of the interrupt of a device.
-pub(crate) fn vector(device: usize) -> u8 {
-    FIRST_VECTOR + device as u8
+/// A device has more than this entry takes: the rest has its turn in a later one, on this CPU.
+pub(crate) fn put_off(device: usize) {
+    PUT_OFF.fetch_or(1 << device, Ordering::Relaxed);
+    apic::send(entry::cpu(), apic::REST_VECTOR);
 }
 
-/// A device interrupted.
+/// Whether a device was put off. It is not any more.
+pub(crate) fn was_put_off(device: usize) -> bool {
+    PUT_OFF.fetch_and(!(1 << device), Ordering::Relaxed) & 1 << device != 0
+}
+
+/// The device that was put off and whose turn it is.
+fn next_turn() -> Option<usize> {
+    let waiting = PUT_OFF.load(Ordering::Relaxed);
+    let later = waiting & (u64::MAX << 1 << TURN.load(Ordering::Relaxed));
+    let next = if later != 0 { later } else { waiting }.trailing_zeros();
+    TURN.store(u64::from(next % 64), Ordering::Relaxed);
+    (waiting != 0).then_some(next as usize)
+}
+
+/// A device that was put off has its turn.
+fn take_turn(kernel: &mut Kernel) {
+    if let Some(device) = next_turn() {
+        attend(kernel, device);
+    }
+    if PUT_OFF.load(Ordering::Relaxed) != 0 {
+        apic::send(entry::cpu(), apic::REST_VECTOR);
+    }
+}
+
+/// A device interrupted, or what was put off has its turn.
 pub(crate) fn interrupted(kernel: &mut Kernel, vector: u64) {
-    let Some(device) = number_of(vector) else { return };
+    match number_of(vector) {
+        Some(device) => attend(kernel, device),
+        None if vector == u64::from(apic::REST_VECTOR) => take_turn(kernel),
+        None => {}
+    }
+}
+
+/// Takes what a device has brought and done.
+fn attend(kernel: &mut Kernel, device: usize) {
     let info = &exposed::devices()[device];
     exposed::add(&info.interrupts, 1);
     match info.kind.load(Ordering::Relaxed) {
@@ -69,7 +112,10 @@ pub(crate) fn interrupted(kernel: &mut Kernel, vector: u64) {
                 kernel.raise_bound(info);
             }
         }
-        kind::DISK => kernel.finish_requests(device),
+        kind::DISK => {
+            was_put_off(device);
+            kernel.finish_requests(device);
+        }
         kind::NETWORK => kernel.attend_card(device),
         _ => {}
     }

@@ -27,7 +27,7 @@ use core::sync::atomic::Ordering;
 use driver::disk::{self, ENTRIES, Facts, Finished, Order, REQUESTS};
 use machine::dma::{Direction, Pinned};
 use machine::exposed::{self, add, subtract};
-use machine::{apic, clock, entry, user};
+use machine::{clock, user};
 
 // No page can have more device pins than its record counts.
 const _: () = assert!(DEVICES * (ENTRIES + REQUESTS) < 1 << 16);
@@ -269,8 +269,7 @@ impl Kernel {
         self.settle(page);
     }
 
-    /// Ends the requests that a device has carried out, as many as this entry can. The device's vector, sent to this
-    /// CPU, begins the next entry for the rest.
+    /// Ends the requests that a device has carried out, as many as this entry can.
     pub(crate) fn finish_requests(&mut self, device: usize) {
         let (Some(number), info) = (disk::number_of(device), &exposed::devices()[device]) else { return };
         self.spend(cost::DEVICE_LOOK);
@@ -293,7 +292,7 @@ impl Kernel {
             ended += 1;
         };
         if !is_done {
-            apic::send(entry::cpu(), device::vector(device));
+            device::put_off(device);
         } else if is_reset {
             self.spend(cost::DISK_ANEW);
         }

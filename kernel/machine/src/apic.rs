@@ -7,6 +7,8 @@ use crate::{device_discovery, entry, exposed, per_cpu, tlb};
 use abi::feature;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+/// Vector by which a CPU tells itself that devices have more for it. It is below those of devices: theirs come first.
+pub const REST_VECTOR: u8 = 0x30;
 /// Vector of the one-shot timer.
 pub const TIMER_VECTOR: u8 = 0xf0;
 /// Vector that only wakes a CPU.
@@ -110,7 +112,7 @@ pub fn acknowledge(vector: u64) {
 }
 
 fn is_owned(vector: u64) -> bool {
-    [TIMER_VECTOR, WAKE_VECTOR, tlb::VECTOR].map(u64::from).contains(&vector)
+    [TIMER_VECTOR, WAKE_VECTOR, REST_VECTOR, tlb::VECTOR].map(u64::from).contains(&vector)
         || device_discovery::number_of(vector).is_some()
 }
 

@@ -8,13 +8,16 @@ use crate::layout::LARGE_PAGE_SIZE;
 use crate::pci::{Configuration, Function, VENDOR_CAPABILITY};
 use crate::registers::Registers;
 use crate::virtio::{COMMON_BYTES, Device, Kind, Transport};
-use crate::{io_apic, log};
+use crate::{apic, io_apic, log};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Devices that are kept.
 const DEVICES: usize = abi::limits::DEVICES;
 /// Vector of the first device's interrupt.
 pub const FIRST_VECTOR: u8 = 0x40;
+
+// What waits for a device's turn again comes after the interrupts of all devices.
+const _: () = assert!(FIRST_VECTOR > apic::REST_VECTOR);
 
 /// How many vectors devices have.
 static GIVEN: AtomicU64 = AtomicU64::new(0);

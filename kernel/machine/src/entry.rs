@@ -643,6 +643,8 @@ core::arch::global_asm!(
     USER = const abi::page_table::USER,
     DIRTY = const abi::page_table::DIRTY,
     FIRST_FLAGS = const context::FIRST_FLAGS,
+    // The interrupt flag is bit 9 of RFLAGS.
+    INTERRUPTS_OFF = const !(1i32 << 9),
     EXCEPTION_ENTRY = const offset_of!(PrivateWords, exception_entry),
     REFLECTION_ENTRY = const offset_of!(PrivateWords, reflection_entry),
     FRAME_BYTES = const size_of::<UpcallFrame>(),

@@ -742,6 +742,8 @@ chitin_interrupt_common:
     mov rsp, rbx
     pop_registers
     add rsp, 16
+    # One interrupt ends a halt or a breath: others that wait come in the next one.
+    and dword ptr [rsp + 16], {INTERRUPTS_OFF}
     iretq
 
 # ---- Entering a context --------------------------------------------------------------------------------------------

@@ -9,12 +9,13 @@ extern crate alloc;
 use abi::device::{DeviceInfo, State, kind};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Acquire;
-use runtime::{channel, clock, exposed};
+use runtime::{channel, clock, exposed, predicate};
 use test_programs::{Outcome, World, check, guest};
 
 guest! {
     Here cards_are_exposed;
     Here fault_77_a_flood_leaves_programs_their_pace;
+    Here fault_77_a_flood_leaves_an_idle_machine_awake;
 }
 
 /// Windows in which the pace is measured, moments of each, and how long a moment is, in nanoseconds.
@@ -23,6 +24,12 @@ const MOMENTS: usize = 40;
 const MOMENT: u64 = 1_000_000;
 /// Percent of its pace that a program keeps.
 const KEPT: u64 = 70;
+
+/// Naps on an idle machine, how long each is, and how much longer one may last, in nanoseconds. Floods begin and end
+/// meanwhile.
+const NAPS: usize = 3_000;
+const NAP: u64 = 1_000_000;
+const LATE: u64 = 100_000_000;
 
 fn cards() -> Vec<&'static DeviceInfo> {
     let cards = (0..8).filter_map(|number| exposed::device(kind::NETWORK, number));
@@ -69,5 +76,23 @@ fn fault_77_a_flood_leaves_programs_their_pace(world: &World) -> Outcome {
     let (least, came) = kept[0];
     channel::measurement("pace kept in the worst flooded window", least, "percent");
     check!(least >= KEPT, "{least} % of the pace is left in a window with {came} interrupts");
+    world.pages_add_up()
+}
+
+/// On an idle machine receiving has no credit: clocks, programs, the host's channel and the other card have their turn
+/// all the same.
+fn fault_77_a_flood_leaves_an_idle_machine_awake(world: &World) -> Outcome {
+    let before: Vec<u64> = cards().iter().map(|info| info.interrupts.load(Acquire)).collect();
+    let mut latest = 0;
+    for _ in 0..NAPS {
+        let end = clock::now() + NAP;
+        predicate::sleep_until(end);
+        latest = latest.max(clock::now().saturating_sub(end));
+    }
+    check!(latest < LATE, "a nap ended {latest} ns late");
+    let came = |(info, before): (&&DeviceInfo, u64)| info.interrupts.load(Acquire) - before;
+    let came: Vec<u64> = cards().iter().zip(before).map(came).collect();
+    let is_fair = came.iter().all(|one| *one > 100 && came.iter().all(|other| other / one < 4));
+    check!(is_fair, "the cards were attended {came:?} times");
     world.pages_add_up()
 }
