@@ -172,6 +172,18 @@ impl Principals {
         self.acls.of(list).is_some_and(|audience| principals.iter().any(|one| audience.contains_key(one)))
     }
 
+    /// Whether all who may use what is under a list of one principal, or of several, may use what is under a list for
+    /// heirs. No other list is known well enough.
+    pub(super) fn may_all_use_bequest(&self, list: PageNumber, users_of: PageNumber) -> bool {
+        let Some(audience) = self.acls.of(list) else { return false };
+        let of_one = self.principals.iter().find(|(_, known)| known.lists.window == users_of);
+        match (of_one, self.acls.of(users_of)) {
+            (Some((principal, _)), _) => audience.contains_key(principal),
+            (None, Some(users)) => users.keys().all(|user| audience.contains_key(user)),
+            (None, None) => false,
+        }
+    }
+
     /// The principals that share pages under a list, in addition to user 0.
     pub(super) fn sharers(&self, list: PageNumber) -> impl Iterator<Item = u64> {
         let is_of = move |known: &Known| [known.lists.window, known.lists.common].contains(&list);

@@ -184,9 +184,9 @@ impl Server {
         self.server.tree.store.quota.has_room_for(1, 0)
     }
 
-    /// See [`Request::ShareHandedOff`]: who may open a page shares it with who it is going to be.
+    /// See [`Request::ShareHandedOff`]: a process shares a page that it may open with the user that it is going to be.
     pub(crate) fn share_bequests(&mut self, caller: u64, message: &Message) -> Result<()> {
-        let [_, heir, count, ..] = *message;
+        let [_, heir, count, under, ..] = *message;
         let identity = &self.server.clients.get(&caller).ok_or(Errno::EPERM)?.credentials;
         if !identity.may_be(heir) {
             return Err(Errno::EPERM);
@@ -199,16 +199,18 @@ impl Server {
         for some in pages.chunks(TOGETHER) {
             let left: Vec<PageNumber> = some.iter().copied().filter(|page| self.is_bequest(*page)).collect();
             self.while_mapped(left.clone(), |server| {
-                left.into_iter().try_for_each(|page| server.share(page, own, heir))
+                left.into_iter().try_for_each(|page| server.share(page, own, PageNumber(under), heir))
             })?;
         }
         Ok(())
     }
 
-    /// Shares a page that was left with one more principal, if it is that of one of two.
-    fn share(&mut self, page: PageNumber, own: [u64; 2], heir: u64) -> Result<()> {
+    /// Shares a page that was left with one more principal, if it is that of one of two, and of all users of a list.
+    fn share(&mut self, page: PageNumber, own: [u64; 2], users_of: PageNumber, heir: u64) -> Result<()> {
         let under = exposed::page(page).ok_or(Errno::EINVAL)?.access();
-        if self.is_bequest(page) && self.server.keys.may_use_bequest(under, own) {
+        let keys = &mut self.server.keys;
+        let is_of_all = users_of == PageNumber::NONE || keys.may_all_use_bequest(under, users_of);
+        if self.is_bequest(page) && is_of_all && self.server.keys.may_use_bequest(under, own) {
             let list = self.server.keys.list_for_sharers(heir, under)?;
             syscall::page_claim(OWN_KEY, page, OWN_KEY, list)?;
         }

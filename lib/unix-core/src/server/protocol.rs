@@ -353,8 +353,8 @@ requests! {
     /// (count; in the window so many pages of the caller's, as `orphaned_pages::HandedOffPage` has them): others use
     /// them, and the caller ends.
     HandOff = 101,
-    /// (principal that the caller is going to be, and may be; count; so many pages in the window). That principal, too,
-    /// may use those of them that were handed off to the server.
+    /// (principal that the caller is going to be, and may be; count; a list, 0: none; so many pages in the window).
+    /// That principal, too, may use those that were handed off to the server and that all users of the list may use.
     ShareHandedOff = 102,
     /// (): releases the handles of clients that have died; any client may call it.
     ReapClients = 90,

@@ -15,7 +15,7 @@ use crate::hw::domain::domain;
 use crate::hw::key_slots::with_key_of;
 use crate::pipe::message_frames::Frame;
 use crate::pipe::{Pipe, Side, list_of};
-use crate::server::client;
+use crate::server::client::{self, is_left};
 use crate::terminal::Terminal;
 use crate::terminal::pty_master::{self, Master};
 use alloc::sync::Arc;
@@ -80,11 +80,12 @@ pub fn share_with_heir(socket: &Socket, description: &OpenFile) {
     budget::claim_under(&all.filter(is_own).collect::<Vec<_>>(), list);
 }
 
-/// Pages of descriptors that wait in a ring of messages and are under the list that the ring was under. A process that
-/// writes the ring cannot name pages here which it could not open itself.
+/// Pages of descriptors that wait in a ring of messages. They are under the list that the ring was under, or were left
+/// to the server, which looks at its lists. So a process that writes the ring cannot name pages here that it could not
+/// open itself.
 pub fn pages_waiting(ring: &Pipe, list: PageNumber) -> Vec<PageNumber> {
     let frames = ring.controls_waiting().unwrap_or_default();
-    let is_under = |page: &PageNumber| list_of(*page) == list;
+    let is_under = |page: &PageNumber| list_of(*page) == list || is_left(domain().server, *page);
     let mut pages = Vec::new();
     for words in frames.iter().filter_map(Frame::parts).flat_map(|(_, rights)| words_in(rights)) {
         let (pipes, others) = pages_named(words);

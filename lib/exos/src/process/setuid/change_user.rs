@@ -12,7 +12,7 @@ use crate::descriptor::sockets::socket::Socket;
 use crate::pipe::Pipe;
 use crate::process::current::process;
 use crate::process::process_record::Process;
-use crate::server::client;
+use crate::server::client::{self, is_left};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::errno::Result;
@@ -89,7 +89,12 @@ pub fn reown_everything(process: &Process, lists: Lists, heir: u64) -> Result<()
     // Clients that connect from now on do so under the list that the queue has now.
     take_over_shared(&pages_waiting(process, &queues), lists);
     // Its relatives share themselves what they send from now on (`scm_rights::share_with_heir`).
-    rings.iter().for_each(|(ring, list)| take_over_shared(&scm_rights::pages_waiting(ring, *list), lists));
+    for (ring, list) in &rings {
+        let waiting = scm_rights::pages_waiting(ring, *list).into_iter();
+        let (left, others): (Vec<PageNumber>, Vec<PageNumber>) = waiting.partition(|page| is_left(process.server, *page));
+        take_over_shared(&others, lists);
+        share_left(process, heir, &left, *list);
+    }
     let mailbox = process.signal.mailbox.lock().clone();
     budget::claim_under(mailbox.window().pages(), lists.public);
     let parent = process.signal.parent_mailbox.lock().take();
@@ -111,13 +116,15 @@ pub fn switch_principal(process: &Process, principal: u64) {
     }
 }
 
-/// The rings from which its sockets receive, with the old user's lists that they are under.
+/// The rings from which its sockets receive, with the old user's lists that they are under. The server has the rings of
+/// processes that have ended.
 fn foreign_rings(process: &Process, known: &Known) -> Vec<(Pipe, PageNumber)> {
     let descriptors = process.descriptors.table.lock();
     let sockets = descriptors.iter().filter_map(|(_, description)| description.as_kind::<Socket>());
     let rings = sockets.filter_map(|socket| socket.ends.lock().incoming.clone());
-    let rings = rings.map(|ring| (ring.pages()[0], ring)).filter(|(first, _)| known.is_foreign(*first));
-    rings.filter_map(|(first, ring)| Some((ring, exposed::page(first)?.access()))).collect()
+    let with_list = |ring: Pipe| Some((exposed::page(ring.pages()[0])?.access(), ring));
+    let rings = rings.filter_map(with_list).filter(|(list, _)| !known.0.contains(list));
+    rings.map(|(list, ring)| (ring, list)).collect()
 }
 
 /// Numbers of its sockets that listen, with the old user's lists that their queues are under. The server has the queues
@@ -154,11 +161,15 @@ fn take_over_windows(process: &Process, known: &Known, lists: Lists, heir: u64) 
     let (foreign, others): (Vec<PageNumber>, Vec<PageNumber>) =
         pages.into_iter().partition(|page| known.is_foreign(*page));
     take_over_shared(&foreign, lists);
-    let is_servers = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.owner() == process.server);
-    let left: Vec<PageNumber> = others.into_iter().filter(is_servers).collect();
-    if !left.is_empty() {
+    let left: Vec<PageNumber> = others.into_iter().filter(|page| is_left(process.server, *page)).collect();
+    share_left(process, heir, &left, PageNumber::NONE);
+}
+
+/// Has the server share pages that were left to it with `heir`: those that all users of a list may use.
+fn share_left(process: &Process, heir: u64, pages: &[PageNumber], users_of: PageNumber) {
+    if !pages.is_empty() {
         // What is refused stays where it is, as what may not be taken.
-        let _ = process.files.lock().share_bequests(heir, &left);
+        let _ = process.files.lock().share_bequests(heir, pages, users_of);
     }
 }
 

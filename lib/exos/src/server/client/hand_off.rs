@@ -4,7 +4,7 @@
 use super::Client;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_abi::errno::Result;
-use runtime::PageNumber;
+use runtime::{EnvironmentId, PageNumber, exposed};
 use unix_core::server::protocol::{Request, WINDOW_BYTES};
 
 /// Words that fit into the window.
@@ -41,6 +41,11 @@ impl HandedOffPage {
     }
 }
 
+/// Whether a process that has ended left a page to the server.
+pub fn is_left(server: EnvironmentId, page: PageNumber) -> bool {
+    exposed::page(page).is_some_and(|info| info.owner() == server)
+}
+
 impl Client {
     /// Leaves pages to the server, as far as it takes them: it looks at them as long as others may use them.
     ///
@@ -55,15 +60,16 @@ impl Client {
         Ok(())
     }
 
-    /// Shares with a principal, that this process is going to be, those of these pages that were left to the server.
+    /// Shares pages that were left to the server with a principal that this process is going to be. Of a list's users
+    /// each may use what is shared (0: no list).
     ///
     /// # Errors
     /// The server's refusals: then the new principal can use what shows already, and its children cannot.
-    pub fn share_bequests(&mut self, heir: u64, pages: &[PageNumber]) -> Result<()> {
+    pub fn share_bequests(&mut self, heir: u64, pages: &[PageNumber], users_of: PageNumber) -> Result<()> {
         let window = self.window()?;
         for some in pages.chunks(AT_ONCE) {
             some.iter().zip(window.words()).for_each(|(page, word)| word.store(page.0, Relaxed));
-            self.exchange([Request::ShareHandedOff as u64, heir, some.len() as u64, 0, 0, 0])?;
+            self.exchange([Request::ShareHandedOff as u64, heir, some.len() as u64, users_of.0, 0, 0])?;
         }
         Ok(())
     }

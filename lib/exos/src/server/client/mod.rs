@@ -26,7 +26,7 @@ mod rpc;
 mod unaccepted;
 
 pub use disk::disk_line;
-pub use hand_off::HandedOffPage;
+pub use hand_off::{HandedOffPage, is_left};
 pub use internet::network_card;
 pub use ipc::{bell, bell_record, changes, clock_offset, futex_wakes, machine_name, mount_changes, wall_clock};
 pub use locks_and_sockets::Peer;
