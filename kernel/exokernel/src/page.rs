@@ -119,7 +119,7 @@ fn is_unused(info: &PageInfo, list: PageNumber) -> bool {
 /// A page was given up that something still uses.
 #[inline(always)]
 fn become_orphan(info: &PageInfo) {
-    memory::set_flags(info, ORPHAN, 0);
+    memory::become_orphan(info);
     subtract(&exposed::kernel().owned_pages, 1);
     add(&exposed::kernel().orphan_pages, 1);
 }

@@ -17,6 +17,7 @@ use abi::memory_map::in_user_half;
 use abi::page::{ORPHAN, PageInfo};
 use abi::predicate::Term;
 use abi::{Error, PageNumber, UserAddress};
+use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
 use machine::context::Context;
@@ -39,23 +40,26 @@ pub(crate) enum Wakeup {
 }
 
 /// Where the words of a predicate lie, and of which generation their pages were when it was accepted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Watched {
     /// Physical address of the word of each term.
     words: [u64; PREDICATE_TERMS],
     generations: [Generation; PREDICATE_TERMS],
     era: u64,
+    /// How many watched pages were lost in all, anywhere, when none of these was.
+    lost: Cell<u64>,
 }
 
 impl Watched {
     /// The clock alone.
     pub(crate) const NOTHING: Self =
-        Self { words: [CLOCK; PREDICATE_TERMS], generations: [Generation::FIRST; PREDICATE_TERMS], era: 0 };
+        Self { words: [CLOCK; _], generations: [Generation::FIRST; _], era: 0, lost: Cell::new(0) };
 
     /// Begins anew, with the clock for each of so many terms.
     fn begin(&mut self, count: usize) {
         self.words[..count].fill(CLOCK);
         self.era = memory::era();
+        self.lost.set(u64::MAX);
     }
 
     /// Notes the word of a term.
@@ -71,6 +75,19 @@ impl Watched {
 
     /// The terms, of the first `count`, whose page was given up, as bits.
     fn gone(&self, count: usize) -> u16 {
+        let lost = memory::watched_lost();
+        if self.lost.get() == lost {
+            return 0;
+        }
+        let gone = self.look_for_gone(count);
+        if gone == 0 {
+            self.lost.set(lost);
+        }
+        gone
+    }
+
+    #[inline(never)]
+    fn look_for_gone(&self, count: usize) -> u16 {
         if self.era != memory::era() {
             return u16::MAX;
         }
@@ -204,9 +221,14 @@ fn set(secrets: &mut Secrets, root: PageNumber, terms: &[Term]) -> Outcome<u64> 
         return refuse(Error::BadArgument, refusal.detail());
     }
     watched.begin(terms.len());
-    let mut count = 0;
+    let (mut count, mut last) = (0, (u64::MAX, 0));
     for (term, address) in predicate.watched() {
-        watched.watch(term, find_word(root, address)?);
+        let page = address / PAGE_SIZE;
+        // Words of one predicate often lie in one page.
+        if page != last.0 {
+            last = (page, find_word(root, address)? & !(PAGE_SIZE - 1));
+        }
+        watched.watch(term, last.1 | address % PAGE_SIZE);
         count += 1;
     }
     Ok(count)

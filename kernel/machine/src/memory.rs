@@ -66,8 +66,9 @@ pub fn state(info: &PageInfo) -> PageState {
 /// Writes it: the page is something else from now on, of the next generation.
 #[inline(always)]
 pub(crate) fn set_state(info: &PageInfo, state: PageState) {
-    let next = (info.state.load(Ordering::Relaxed) >> 32) as u32;
-    let next = next.checked_add(1).unwrap_or_else(begin_anew);
+    let word = info.state.load(Ordering::Relaxed);
+    note_loss(word);
+    let next = ((word >> 32) as u32).checked_add(1).unwrap_or_else(begin_anew);
     info.state.store(u64::from(next) << 32 | state.word(), Ordering::Release);
 }
 
@@ -85,6 +86,8 @@ fn rename(info: &PageInfo, kind: PageKind) {
 
 /// How often the generations of some page began at 0 again.
 static GENERATIONS_ANEW: AtomicU64 = AtomicU64::new(0);
+/// How often a watched page became something else, or was given up, or generations began anew.
+static WATCHED_LOST: AtomicU64 = AtomicU64::new(0);
 
 /// What a page is at some time, to be asked later whether it is that still. Holding one does not keep the owner from
 /// giving the page up.
@@ -108,10 +111,37 @@ pub fn era() -> u64 {
     GENERATIONS_ANEW.load(Ordering::Relaxed)
 }
 
+/// Stays the same as long as every watched page is what it was when it was first watched.
+#[inline]
+pub fn watched_lost() -> u64 {
+    WATCHED_LOST.load(Ordering::Relaxed)
+}
+
+/// A page with this word of state is about to become something else, or to be given up.
+#[inline(always)]
+fn note_loss(state: u64) {
+    if state & u64::from(abi::page::WATCHED) << 8 != 0 {
+        note_watched_loss();
+    }
+}
+
+#[cold]
+fn note_watched_loss() {
+    WATCHED_LOST.fetch_add(1, Ordering::Relaxed);
+}
+
+/// An owner gives a page up that something still uses: it is an orphan from now on.
+#[inline]
+pub fn become_orphan(info: &PageInfo) {
+    note_loss(info.state.load(Ordering::Relaxed));
+    set_flags(info, abi::page::ORPHAN, 0);
+}
+
 /// From now on a sleeper that recorded the generation of a page before finds another.
 #[inline]
 pub fn begin_generation(info: &PageInfo) {
     let word = info.state.load(Ordering::Relaxed);
+    note_loss(word);
     let next = ((word >> 32) as u32).checked_add(1).unwrap_or_else(begin_anew);
     info.state.store(u64::from(next) << 32 | word & 0xffff_ffff, Ordering::Release);
 }
@@ -120,6 +150,7 @@ pub fn begin_generation(info: &PageInfo) {
 #[cold]
 fn begin_anew() -> u32 {
     GENERATIONS_ANEW.fetch_add(1, Ordering::Relaxed);
+    note_watched_loss();
     0
 }
 

@@ -8,6 +8,7 @@ use core::fmt;
 
 use abi::predicate::{self, CLOCK, END_OF_PRODUCT, Operator};
 
+use crate::clock::TimeOuts;
 use crate::{Predicate, Source, TERMS_MAX, Term};
 
 /// The bits of an operation that hold the operator's number.
@@ -99,6 +100,7 @@ impl Predicate {
         }
         self.terms[array.len() - 1].ends_product = true;
         self.count = array.len();
+        self.time_outs = TimeOuts::of(self.terms());
         Ok(())
     }
 

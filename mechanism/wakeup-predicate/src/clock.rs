@@ -37,6 +37,37 @@ impl Interval {
     }
 }
 
+/// The clock terms of a predicate, as far as they are time-outs alone: products of one term, from a time on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TimeOuts {
+    /// There are no clock terms.
+    None,
+    /// The first of them; there are no other clock terms.
+    First(u64),
+    /// There are others.
+    Mixed,
+}
+
+impl TimeOuts {
+    /// Those of these terms.
+    pub(crate) fn of(terms: &[Term]) -> Self {
+        let (mut found, mut begins_product) = (Self::None, true);
+        for term in terms {
+            if term.source == Source::Clock {
+                if !(begins_product && term.ends_product && term.operator == Operator::GreaterOrEqual) {
+                    return Self::Mixed;
+                }
+                found = match found {
+                    Self::First(first) => Self::First(first.min(term.value)),
+                    _ => Self::First(term.value),
+                };
+            }
+            begins_product = term.ends_product;
+        }
+        found
+    }
+}
+
 impl Predicate {
     /// The earliest time after `now` at which the clock terms of some product begin
     /// to hold together; `None` when passing time can no longer make any product
@@ -51,18 +82,21 @@ impl Predicate {
     /// A product that holds for a bounded time (`<`, `<=`, `==`) is missed when
     /// the timer, or the owner's next slice, comes later than that.
     pub fn earliest_clock(&self, now: u64) -> Option<u64> {
+        match self.time_outs {
+            TimeOuts::None => None,
+            TimeOuts::First(first) if first > now => Some(first),
+            _ => self.earliest_of_products(now),
+        }
+    }
+
+    #[cold]
+    fn earliest_of_products(&self, now: u64) -> Option<u64> {
         self.products().filter_map(|product| product_begins(product, now)).min()
     }
 }
 
 /// When, after `now`, the clock terms of `product` begin to hold together.
 fn product_begins(product: &[Term], now: u64) -> Option<u64> {
-    // Most products are a word alone, or a time-out alone.
-    match product {
-        [Term { source: Source::Memory(_), .. }] => return None,
-        [Term { operator: Operator::GreaterOrEqual, value, .. }] => return (*value > now).then_some(*value),
-        _ => {}
-    }
     let clock_terms = || product.iter().filter(|term| term.source == Source::Clock);
     let holds = |time: u64| clock_terms().all(|term| term.holds(time));
     if holds(now) {
@@ -92,7 +126,9 @@ mod tests {
             term.operator = Operator::GreaterOrEqual;
             term.value = value;
         }
-        let predicate = Predicate { terms, count: 2 };
+        let time_outs = TimeOuts::of(&terms[..2]);
+        let predicate = Predicate { terms, count: 2, time_outs };
+        assert_eq!(time_outs, TimeOuts::First(300));
         assert_eq!(predicate.earliest_clock(0), Some(300));
         assert_eq!(predicate.earliest_clock(300), Some(700));
     }

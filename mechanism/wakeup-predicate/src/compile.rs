@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_buffer_too_small_is_refused_with_the_size_needed() {
-        let predicate = Predicate { terms: [Term::UNUSED; TERMS_MAX], count: TERMS_MAX };
+        let predicate = Predicate { count: TERMS_MAX, ..Predicate::NONE };
         let mut buffer = [0; CODE_BYTES_MAX];
         let size = predicate.compile(&mut buffer).expect("the stated maximum suffices");
         let refused = predicate.compile(&mut buffer[..size - 1]);

@@ -95,7 +95,7 @@ mod tests {
         terms[0].value = 3;
         terms[1].operator = Operator::GreaterOrEqual;
         terms[1].value = 100;
-        let predicate = Predicate { terms, count: 2 };
+        let predicate = Predicate { terms, count: 2, ..Predicate::NONE };
         assert_eq!(predicate.evaluate(5, &One(0)), Outcome::False);
         assert!(predicate.evaluate(5, &One(3)).wakes());
         assert!(predicate.evaluate(100, &One(0)).wakes());

@@ -1,5 +1,6 @@
 //! The checked form of a predicate: at most sixteen terms, in the user's order.
 
+use crate::clock::TimeOuts;
 use abi::limits::PREDICATE_TERMS;
 use abi::predicate::Operator;
 
@@ -62,11 +63,12 @@ impl Term {
 pub struct Predicate {
     pub(crate) terms: [Term; TERMS_MAX],
     pub(crate) count: usize,
+    pub(crate) time_outs: TimeOuts,
 }
 
 impl Predicate {
     /// None: no terms.
-    pub const NONE: Self = Self { terms: [Term::UNUSED; TERMS_MAX], count: 0 };
+    pub const NONE: Self = Self { terms: [Term::UNUSED; TERMS_MAX], count: 0, time_outs: TimeOuts::None };
 
     /// The terms in order, 1 to [`TERMS_MAX`] of them, if it is one; the last ends a product.
     pub fn terms(&self) -> &[Term] {
@@ -118,7 +120,7 @@ mod tests {
     #[test]
     fn products_end_where_terms_say() {
         let inner = Term { ends_product: false, ..Term::UNUSED };
-        let mut predicate = Predicate { terms: [Term::UNUSED; TERMS_MAX], count: 3 };
+        let mut predicate = Predicate { count: 3, ..Predicate::NONE };
         predicate.terms[0] = inner;
         let lengths = predicate.products().map(<[Term]>::len);
         assert!(lengths.eq([2, 1]));

@@ -420,7 +420,7 @@ impl Volume {
     }
 
     /// Takes what changed in memory, as far as a scope covers it; nothing where no write-back is needed.
-    fn take_changes(&self, state: &'static State, scope: &Scope) -> Option<(Vec<Change>, BTreeMap<NodeId, Dirty>)> {
+    fn take_changes(&self, state: &'static State, scope: &Scope) -> Option<(Vec<Change>, Vec<(NodeId, Dirty)>)> {
         let mut server = state.lock();
         let tree = &mut server.server.tree;
         let is_whole = scope.is_whole(self.id);
@@ -440,7 +440,7 @@ impl Volume {
         backing.is_blank = false;
         backing.has_freed &= !is_whole;
         let dirty = if is_whole {
-            core::mem::take(&mut backing.dirty)
+            core::mem::take(&mut backing.dirty).into_iter().collect()
         } else {
             scope.nodes.iter().filter_map(|id| backing.dirty.remove_entry(id)).collect()
         };
@@ -449,7 +449,7 @@ impl Volume {
 
     /// Repeats on the disk what changed in memory, as far as a scope covers it.
     fn write_back(&mut self, state: &'static State, scope: &Scope) -> Result<(), Error> {
-        let Some((log, dirty)) = self.take_changes(state, scope) else { return Ok(()) };
+        let Some((log, mut dirty)) = self.take_changes(state, scope) else { return Ok(()) };
         self.make()?;
         self.is_unsynced = true;
         let Some(system) = self.system.as_mut() else { return Err(Error::Io) };
@@ -460,7 +460,6 @@ impl Volume {
             system.set_time(time_of(state, &change));
             outcome = outcome.and(apply(system, &mut self.numbers, &self.orphans, change));
         }
-        let mut dirty: Vec<(NodeId, Dirty)> = dirty.into_iter().collect();
         // Inodes that lie next to each other on the disk follow one another.
         dirty.sort_by_key(|(id, _)| self.numbers.get(id));
         for (id, dirty) in dirty {
