@@ -231,11 +231,12 @@ impl Descriptors {
         if let Some(at) = uses.leaving.iter().position(|leaving| leaving.is_one_with(description)) {
             uses.leaving.swap_remove(at);
         }
-        // A process that closes 10,000 sockets does not search its table for each.
+        // A process that closes 10,000 sockets or pipes does not search its table for each.
         if description.is_alone() {
             return false;
         }
-        let same = |other: &OpenFile| description.object.shares_window(&other.object);
+        let same =
+            |other: &OpenFile| other.is_one_with(description) || description.object.shares_window(&other.object);
         let left = uses.left.iter().map(|(left, _)| left);
         let others = descriptors.iter().map(|(_, other)| other).chain(&uses.leaving).chain(left);
         others.into_iter().any(same)

@@ -226,10 +226,9 @@ impl Object {
         matches!(self, Self::Pipe(..) | Self::Terminal(_) | Self::Other(_))
     }
 
-    /// Whether two are seen through one window.
+    /// Whether two are seen through one window and hold it together. Each description of a pipe holds it by itself.
     pub fn shares_window(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Pipe(one, _), Self::Pipe(other, _)) => one == other,
             (Self::Terminal(one), Self::Terminal(other)) => one == other,
             (Self::Other(one), Self::Other(other)) => Arc::ptr_eq(one, other),
             _ => false,
@@ -290,6 +289,9 @@ impl Object {
     pub fn reopened(&self) {
         if let Some(node) = self.node() {
             client::files().lock().hold(node, true);
+        }
+        if let Self::Pipe(pipe, _) = self {
+            domain().mappings.lock().hold_once_more(pipe.window());
         }
     }
 

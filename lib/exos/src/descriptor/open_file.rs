@@ -227,7 +227,12 @@ impl OpenFile {
 
     /// Whether this is known to be the only reference of this process to its object, without a search.
     pub(super) fn is_alone(&self) -> bool {
-        Arc::strong_count(&self.0) == 1 && matches!(&self.object, Object::Other(one) if Arc::strong_count(one) == 1)
+        let is_only = match &self.object {
+            Object::Other(one) => Arc::strong_count(one) == 1,
+            Object::Pipe(..) => true,
+            _ => false,
+        };
+        is_only && Arc::strong_count(&self.0) == 1
     }
 
     /// Page and index of its record.

@@ -106,7 +106,10 @@ fn make_pipe(call: &Call<'_>, to: u64, flags: u32) -> Result<u64> {
     exported_pages::reclaim_unused();
     crate::budget::reserve(64);
     let from = Allocator { key: process.session_key, ..Allocator::own() };
-    let pipe = Pipe::create(&mut process.mappings.lock(), from)?;
+    let mut windows = process.mappings.lock();
+    let pipe = Pipe::create(&mut windows, from)?;
+    windows.hold_once_more(pipe.window());
+    drop(windows);
     let kept = flags & linux::O_NONBLOCK;
     let read = OpenFile::new(Object::Pipe(pipe.clone(), Side::Read), linux::O_RDONLY | kept)?;
     if flags & linux::O_DIRECT != 0 {
