@@ -66,7 +66,7 @@ impl Set {
 
     /// Calls a function for each set that is in this one.
     fn each_inner(&self, mut action: impl FnMut(&Self)) {
-        let inner: Vec<Used> = self.interests.lock().busy.values().filter_map(Interest::watched).collect();
+        let inner: Vec<Used> = self.interests.lock().busy().filter_map(Interest::watched).collect();
         inner.iter().filter_map(|used| used.as_kind::<Self>()).for_each(&mut action);
     }
 
@@ -117,7 +117,7 @@ impl FileOps for Set {
                 interest.come(&open, interest.stamps(&open)) != 0 && !interest.is_claimed_elsewhere(&open)
             })
         };
-        event == Event::Readable && interests.busy.values().any(|interest| !interest.spent && has_come(interest))
+        event == Event::Readable && interests.busy().any(|interest| !interest.spent && has_come(interest))
     }
 
     fn wait_terms(&self, event: Event) -> Vec<Term> {
@@ -126,7 +126,7 @@ impl FileOps for Set {
         }
         let interests = self.interests.lock();
         let changed = word(&self.changes, Operator::NotEqual, self.changes.load(Relaxed));
-        let waiting = || interests.busy.values().filter(|interest| !interest.spent);
+        let waiting = || interests.busy().filter(|interest| !interest.spent);
         let bell = interests.bell();
         // Almost every interest has a term.
         if waiting().count() < wait::MOST_TERMS {
@@ -163,7 +163,7 @@ impl FileOps for Set {
             return Vec::new();
         }
         let rung = interests.has_idle().then(|| interests.bell().term);
-        rung.into_iter().chain(interests.busy.values().flat_map(Interest::changes)).collect()
+        rung.into_iter().chain(interests.busy().flat_map(Interest::changes)).collect()
     }
 
     fn gone(&self) {

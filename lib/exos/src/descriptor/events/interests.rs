@@ -11,7 +11,8 @@
 //! Invariants:
 //! - a socket was asked for the bell before the look that found nothing and made its interest idle;
 //! - the copy of a set in a child begins with busy interests alone: its bell is another one;
-//! - an idle interest is not recorded in `fd_pins`: nothing of its description is in a predicate.
+//! - an idle interest is not recorded in `fd_pins`: nothing of its description is in a predicate;
+//! - a walk through interests gives way at each: the lock is held, and thousands take longer than a grace.
 
 use super::interest::{Interest, Key};
 use crate::descriptor::open_file::OpenFile;
@@ -24,6 +25,7 @@ use alloc::vec::Vec;
 use core::mem;
 use internet::bell::Reader;
 use runtime::clock;
+use runtime::critical_section::give_way;
 
 /// Looks in vain that make an interest idle. A ring costs as much as some twenty looks at one interest.
 const LOOKS: u32 = 16;
@@ -148,6 +150,7 @@ impl Interests {
         self.looked = between[1];
         let mut rests = false;
         for (key, interest) in self.busy.iter_mut().filter(|(_, interest)| !interest.spent) {
+            give_way();
             let Some(description) = interest.watched() else { continue };
             // Read before the state: an event that comes between the two is news to the next look.
             let stamps = interest.stamps(&description);
@@ -191,8 +194,14 @@ impl Interests {
         all.map(|((_, key), _)| *key).collect::<Vec<_>>().into_iter()
     }
 
+    /// Every interest.
     pub(super) fn all(&self) -> impl Iterator<Item = &Interest> {
-        self.busy.values().chain(self.idle.values())
+        self.busy().chain(self.idle.values().inspect(|_| give_way()))
+    }
+
+    /// The same of the busy ones.
+    pub(super) fn busy(&self) -> impl Iterator<Item = &Interest> {
+        self.busy.values().inspect(|_| give_way())
     }
 
     pub(super) fn clear(&mut self) {
@@ -228,7 +237,10 @@ impl Interests {
             }
         } else {
             let bell = self.bell();
-            let come = self.idle.extract_if(.., |_, interest| interest.rests(&bell).is_none());
+            let come = self.idle.extract_if(.., |_, interest| {
+                give_way();
+                interest.rests(&bell).is_none()
+            });
             let come: Vec<Interest> = come.map(|(_, interest)| interest).collect();
             come.into_iter().for_each(|interest| self.wake(interest));
         }
@@ -252,6 +264,7 @@ impl Interests {
         let bell = self.bell();
         let tired = self.busy.iter_mut().filter(|(_, interest)| interest.looks == LOOKS).take(most);
         let rests = tired.filter_map(|(key, interest)| {
+            give_way();
             interest.looks = 0;
             Some((interest.rests(&bell)?, *key))
         });
