@@ -394,16 +394,8 @@ pub extern "C" fn run(argument: u64) {
 extern "C" fn answer(caller: EnvironmentId, message: &mut Message) {
     let server: &Lock<Server> = service_state();
     server.lock().serve(caller.0, message);
-    make_up_for_excess();
-}
-
-/// Gives the CPU away, once for each end of a slice that requests ran past, where these are more than a quarter of what
-/// the kernel lets pass. A server that is only called never does so otherwise, and long requests would end it.
-fn make_up_for_excess() {
-    let Some(own) = exposed::environment(area::number()) else { return };
-    while own.excess.load(Relaxed) > exposed::kernel().excess_limit.load(Relaxed) / 4 {
-        time_slice::yield_now();
-    }
+    // A server that is only called never gives the CPU away otherwise, and long requests would end it.
+    time_slice::make_up_for_excess();
 }
 
 fn now() -> u64 {

@@ -56,6 +56,15 @@ pub fn yield_now() {
     let _ = yield_to(EnvironmentId::NONE);
 }
 
+/// Gives the CPU away, once for each end of a slice that the environment ran past, where these are more than a quarter
+/// of what the kernel lets pass. Else long critical sections would end the environment.
+pub fn make_up_for_excess() {
+    let Some(own) = exposed::environment(crate::area::number()) else { return };
+    while own.excess.load(Relaxed) > exposed::kernel().excess_limit.load(Relaxed) / 4 {
+        yield_now();
+    }
+}
+
 /// A position of some CPU's slice vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {

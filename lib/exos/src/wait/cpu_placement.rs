@@ -94,6 +94,7 @@ pub fn yield_cpu() {
             break;
         }
     }
+    time_slice::make_up_for_excess();
 }
 
 /// Does what others have the CPU for. If they have it for a good while and still want it, while fewer want another one
