@@ -70,7 +70,7 @@ impl Kernel {
         let (Some(interface), info) = (network::interface_of(device), &exposed::devices()[device]) else { return };
         let start = clock::now();
         let is_open = self.processor().phase == Phase::Idle || has_credit(start);
-        let is_silent = device::was_put_off(device);
+        let is_silent = device::take_up(device);
         self.spend(cost::DEVICE_LOOK);
         network::with(interface, |card| {
             card.acknowledge_interrupt();

@@ -69,8 +69,8 @@ pub(crate) fn put_off(device: usize) {
     apic::send(entry::cpu(), apic::REST_VECTOR);
 }
 
-/// Whether a device was put off. It is not any more.
-pub(crate) fn was_put_off(device: usize) -> bool {
+/// A device that was put off is not any more; whether it was.
+pub(crate) fn take_up(device: usize) -> bool {
     PUT_OFF.fetch_and(!(1 << device), Ordering::Relaxed) & 1 << device != 0
 }
 
@@ -113,7 +113,7 @@ fn attend(kernel: &mut Kernel, device: usize) {
             }
         }
         kind::DISK => {
-            was_put_off(device);
+            take_up(device);
             kernel.finish_requests(device);
         }
         kind::NETWORK => kernel.attend_card(device),
