@@ -54,10 +54,14 @@ static void unmap(volatile void *at) {
     call_kernel(ROW_PAGE_MAP, 1, root, (uint64_t)row, 1, 0, 0);
 }
 
-// Asks the server with so many words of the window: its error, or 0.
-static uint64_t tell(uint64_t operation, uint64_t first, uint64_t second) {
-    uint64_t message[6] = {operation, first, second};
+// Asks the server with so many words of the window, and a list where it takes one: its error, or 0.
+static uint64_t tell_of(uint64_t operation, uint64_t first, uint64_t second, uint64_t users_of) {
+    uint64_t message[6] = {operation, first, second, users_of};
     return ask(server, message, 10000) ? ~0ul : message[0];
+}
+
+static uint64_t tell(uint64_t operation, uint64_t first, uint64_t second) {
+    return tell_of(operation, first, second, 0);
 }
 
 // One call of the kernel: any page, whose number takes the place of "none" in the row; 0: there is none.
@@ -86,6 +90,8 @@ static void leave_everything(uint64_t salt) {
         }
         tell(BEQUEATH, count, 0);
         for (int i = 0; i < 5; i++) tell(SHARE_BEQUESTS, heirs[i], count);
+        const uint64_t lists[] = {list, 1, 0xffffffff, ~0ul};
+        for (int i = 0; i < 4; i++) tell_of(SHARE_BEQUESTS, OTHER_USER, count, lists[i]);
     }
     const uint64_t counts[] = {0, 4096, 4097, 1ul << 32, 1ul << 63, ~0ul};
     for (int i = 0; i < 6; i++) tell(BEQUEATH, counts[i], 0), tell(SHARE_BEQUESTS, EVIL_USER, counts[i]);

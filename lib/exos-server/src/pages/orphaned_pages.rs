@@ -193,24 +193,26 @@ impl Server {
         }
         let origin = if identity.apart == 0 { identity.principal() } else { u64::from(identity.user.real) };
         let own = [identity.principal(), origin];
+        let users_of = Some(PageNumber(under)).filter(|list| list.0 != 0);
         let window = self.server.window(caller)?;
         let words = window.words().iter().take((count as usize).min(AT_ONCE));
         let pages: Vec<PageNumber> = words.map(|word| PageNumber(word.load(Acquire))).collect();
         for some in pages.chunks(TOGETHER) {
             let left: Vec<PageNumber> = some.iter().copied().filter(|page| self.is_bequest(*page)).collect();
             self.while_mapped(left.clone(), |server| {
-                left.into_iter().try_for_each(|page| server.share(page, own, PageNumber(under), heir))
+                left.into_iter().try_for_each(|page| server.share(page, own, users_of, heir))
             })?;
         }
         Ok(())
     }
 
-    /// Shares a page that was left with one more principal, if it is that of one of two, and of all users of a list.
-    fn share(&mut self, page: PageNumber, own: [u64; 2], users_of: PageNumber, heir: u64) -> Result<()> {
+    /// Shares a page that was left with one more principal, if one of two may use it, and each user of a list, if there
+    /// is one.
+    fn share(&mut self, page: PageNumber, own: [u64; 2], users_of: Option<PageNumber>, heir: u64) -> Result<()> {
         let under = exposed::page(page).ok_or(Errno::EINVAL)?.access();
-        let keys = &mut self.server.keys;
-        let is_of_all = users_of == PageNumber::NONE || keys.may_all_use_bequest(under, users_of);
-        if self.is_bequest(page) && is_of_all && self.server.keys.may_use_bequest(under, own) {
+        let keys = &self.server.keys;
+        let is_of_all = users_of.is_none_or(|list| keys.may_all_use_bequest(under, list));
+        if self.is_bequest(page) && is_of_all && keys.may_use_bequest(under, own) {
             let list = self.server.keys.list_for_sharers(heir, under)?;
             syscall::page_claim(OWN_KEY, page, OWN_KEY, list)?;
         }

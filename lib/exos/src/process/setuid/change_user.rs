@@ -93,7 +93,7 @@ pub fn reown_everything(process: &Process, lists: Lists, heir: u64) -> Result<()
         let waiting = scm_rights::pages_waiting(ring, *list).into_iter();
         let (left, others): (Vec<PageNumber>, Vec<PageNumber>) = waiting.partition(|page| is_left(process.server, *page));
         take_over_shared(&others, lists);
-        share_left(process, heir, &left, *list);
+        share_left(process, heir, &left, Some(*list));
     }
     let mailbox = process.signal.mailbox.lock().clone();
     budget::claim_under(mailbox.window().pages(), lists.public);
@@ -162,11 +162,11 @@ fn take_over_windows(process: &Process, known: &Known, lists: Lists, heir: u64) 
         pages.into_iter().partition(|page| known.is_foreign(*page));
     take_over_shared(&foreign, lists);
     let left: Vec<PageNumber> = others.into_iter().filter(|page| is_left(process.server, *page)).collect();
-    share_left(process, heir, &left, PageNumber::NONE);
+    share_left(process, heir, &left, None);
 }
 
-/// Has the server share pages that were left to it with `heir`: those that all users of a list may use.
-fn share_left(process: &Process, heir: u64, pages: &[PageNumber], users_of: PageNumber) {
+/// Has the server share pages that were left to it with `heir`; see [`client::Client::share_bequests`].
+fn share_left(process: &Process, heir: u64, pages: &[PageNumber], users_of: Option<PageNumber>) {
     if !pages.is_empty() {
         // What is refused stays where it is, as what may not be taken.
         let _ = process.files.lock().share_bequests(heir, pages, users_of);

@@ -60,16 +60,17 @@ impl Client {
         Ok(())
     }
 
-    /// Shares pages that were left to the server with a principal that this process is going to be. Of a list's users
-    /// each may use what is shared (0: no list).
+    /// Shares pages that were left to the server with a principal that this process is going to be. With a list, only
+    /// those are shared that each of its users may use already.
     ///
     /// # Errors
     /// The server's refusals: then the new principal can use what shows already, and its children cannot.
-    pub fn share_bequests(&mut self, heir: u64, pages: &[PageNumber], users_of: PageNumber) -> Result<()> {
+    pub fn share_bequests(&mut self, heir: u64, pages: &[PageNumber], users_of: Option<PageNumber>) -> Result<()> {
         let window = self.window()?;
+        let list = users_of.map_or(0, |list| list.0);
         for some in pages.chunks(AT_ONCE) {
             some.iter().zip(window.words()).for_each(|(page, word)| word.store(page.0, Relaxed));
-            self.exchange([Request::ShareHandedOff as u64, heir, some.len() as u64, users_of.0, 0, 0])?;
+            self.exchange([Request::ShareHandedOff as u64, heir, some.len() as u64, list, 0, 0])?;
         }
         Ok(())
     }
