@@ -90,8 +90,7 @@ static void round_of(int kind, int ends) {
         _exit(0);
     }
     close(over[1]);
-    if (ends) wait(NULL);
-    write(start[1], "", 1);
+    if (ends) wait(NULL), write(start[1], "", 1);
     read(over[0], &byte, 1);
     if (!ends) wait(NULL);
     close(over[0]), close(start[0]), close(start[1]);
