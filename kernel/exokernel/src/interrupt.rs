@@ -51,9 +51,9 @@ pub(crate) fn while_idle(vector: u64) {
     }
 }
 
-/// Whether a device sent the interrupt, and not the clock or another CPU.
+/// Whether a device sent the interrupt, or has its turn again; not the clock or another CPU.
 fn is_device(vector: u64) -> bool {
-    vector < u64::from(apic::TIMER_VECTOR)
+    (u64::from(apic::REST_VECTOR)..u64::from(apic::TIMER_VECTOR)).contains(&vector)
 }
 
 fn acknowledge(vector: u64) {

@@ -7,12 +7,13 @@ use crate::{device_discovery, entry, exposed, per_cpu, tlb};
 use abi::feature;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+/// Vector that only wakes a CPU. One interrupt ends a halt, and any program may wake a CPU without end: so this one is
+/// the lowest, and what devices want comes first.
+pub const WAKE_VECTOR: u8 = 0x30;
 /// Vector by which a CPU tells itself that devices have more for it. It is below those of devices: theirs come first.
-pub const REST_VECTOR: u8 = 0x30;
+pub const REST_VECTOR: u8 = 0x31;
 /// Vector of the one-shot timer.
 pub const TIMER_VECTOR: u8 = 0xf0;
-/// Vector that only wakes a CPU.
-pub const WAKE_VECTOR: u8 = 0xf2;
 /// Vector of interrupts that vanished before they were taken; it gets no end of interrupt.
 pub const SPURIOUS_VECTOR: u8 = 0xff;
 

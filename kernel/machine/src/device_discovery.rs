@@ -16,8 +16,8 @@ const DEVICES: usize = abi::limits::DEVICES;
 /// Vector of the first device's interrupt.
 pub const FIRST_VECTOR: u8 = 0x40;
 
-// What waits for a device's turn again comes after the interrupts of all devices.
-const _: () = assert!(FIRST_VECTOR > apic::REST_VECTOR);
+// What waits for a device's turn again comes after the interrupts of all devices, and mere wakeups after that.
+const _: () = assert!(FIRST_VECTOR > apic::REST_VECTOR && apic::REST_VECTOR > apic::WAKE_VECTOR);
 
 /// How many vectors devices have.
 static GIVEN: AtomicU64 = AtomicU64::new(0);
