@@ -235,8 +235,7 @@ impl Descriptors {
         if description.is_alone() {
             return false;
         }
-        let same =
-            |other: &OpenFile| other.is_one_with(description) || description.object.shares_window(&other.object);
+        let same = |other: &OpenFile| other.is_one_with(description) || description.object.shares_window(&other.object);
         let left = uses.left.iter().map(|(left, _)| left);
         let others = descriptors.iter().map(|(_, other)| other).chain(&uses.leaving).chain(left);
         others.into_iter().any(same)

@@ -3,6 +3,11 @@
 //!
 //! By the counting clock the emulator runs all CPUs in turn, and an interrupt ends a turn: the share of a CPU says
 //! nothing about its pace. So the interrupts that the attacker's CPU sends are counted, and what each takes is known.
+//!
+//! The emulator also turns to the next CPU where one sets its timer. Slices that all last as long can fall into step
+//! with the turns: then a CPU whose slice has just begun has its next turn when that slice is over, again and again, and
+//! its environments stand still. So environments that compute end slices early, at
+//! random.
 #![no_std]
 #![no_main]
 
@@ -16,8 +21,9 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use runtime::area::Area;
 use runtime::environment::Child;
 use runtime::predicate::{Predicate, clock as until};
-use runtime::{EnvironmentId, KeyIndex, channel, clock, exposed, syscall, time_slice};
+use runtime::{EnvironmentId, KeyIndex, area, channel, clock, exposed, syscall, time_slice};
 use test_programs::child::{eventually, eventually_by, prepare, status, with_quantum};
+use test_programs::random::Random;
 use test_programs::{Outcome, World, check, granted, guest};
 
 guest! {
@@ -39,14 +45,20 @@ const INTERRUPT: u64 = 2_000;
 const DONE: usize = 1;
 /// Loops between two records.
 const LOOPS: u64 = 64;
+/// Records until an environment ends a slice early, on average: somewhat fewer than it makes in a whole one.
+const RECORDS_OF_A_SLICE: u64 = 2048;
 /// Slices of the attacker: of five on its CPU it has four.
 const SLICES: u64 = 4;
 
 extern "C" fn compute(_: u64) {
+    let mut random = Random(area::number().0 + 1);
     attack(|| {
         (0..LOOPS).for_each(|loops| {
             core::hint::black_box(loops);
         });
+        if random.below(RECORDS_OF_A_SLICE) == 0 {
+            time_slice::yield_now();
+        }
     })
 }
 

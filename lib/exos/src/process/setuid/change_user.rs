@@ -91,7 +91,8 @@ pub fn reown_everything(process: &Process, lists: Lists, heir: u64) -> Result<()
     // Its relatives share themselves what they send from now on (`scm_rights::share_with_heir`).
     for (ring, list) in &rings {
         let waiting = scm_rights::pages_waiting(ring, *list).into_iter();
-        let (left, others): (Vec<PageNumber>, Vec<PageNumber>) = waiting.partition(|page| is_left(process.server, *page));
+        let (left, others): (Vec<PageNumber>, Vec<PageNumber>) =
+            waiting.partition(|page| is_left(process.server, *page));
         take_over_shared(&others, lists);
         share_left(process, heir, &left, Some(*list));
     }
