@@ -5,9 +5,13 @@
 //! rules of its queue, or keeps a request for too long, is reset: all its requests end with an error, then it is
 //! started anew. After [`RESETS`] such events it is left alone (FAULTS row 75).
 //!
+//! The device has [`AT_ONCE`] requests at most; others wait in `requests.rs`, which sorts and joins them.
+//!
 //! Invariants:
 //! - a page of a request stays pinned until the device is done with it or is reset;
 //! - a device that does not come out of its reset keeps its pages pinned for ever, because it may still write them.
+
+mod requests;
 
 use abi::device::{SECTOR, State, feature, operation, status};
 use abi::limits::{DEVICES, TRANSFER_PATIENCE, TRANSFER_PIECES};
@@ -19,9 +23,14 @@ use machine::dma::{DeviceBuffer, Direction, Part, Pinned, Segment};
 use machine::lock::TurnLock;
 use machine::virtio::{Device, DeviceError, Kind};
 use machine::virtqueue::{Broken, Slot, Virtqueue};
+use requests::Requests;
 
-/// Requests that a disk has at most.
+/// Requests that a disk has at most, with those that wait.
 pub const REQUESTS: usize = 64;
+/// Parts of their pages, with those that wait.
+pub const PARTS: usize = requests::PARTS;
+/// Requests that the device has at once. Each further one waits, and may go together with others then.
+const AT_ONCE: usize = 8;
 /// Descriptors of the queue at most.
 pub const ENTRIES: usize = 256;
 /// How often a device may be reset.
@@ -107,10 +116,10 @@ pub struct Disk {
     device: Device,
     queue: Virtqueue<&'static mut [Slot]>,
     page: DeviceBuffer,
-    requests: &'static mut [Option<Order>],
-    /// Places in `requests`, those that are free at first: so many.
-    places: [u8; REQUESTS],
-    free: usize,
+    requests: Requests,
+    /// Groups of them that the device has, and whether the last one of these goes once more.
+    out: usize,
+    is_again_out: bool,
     facts: Facts,
     state: State,
     /// When the reset began.
@@ -172,8 +181,7 @@ pub fn give_up_on(number: usize, page: PageNumber, now: u64, patience: u64) {
 /// The environment is gone: its requests go on without an owner.
 pub fn disown(environment: EnvironmentId) {
     for disk in DISKS.lock().iter_mut().flatten() {
-        let own = disk.requests.iter_mut().flatten().filter(|order| order.asked_by == environment);
-        own.for_each(|order| order.asked_by = EnvironmentId::NONE);
+        disk.requests.disown(environment);
     }
 }
 
@@ -183,7 +191,7 @@ impl Disk {
         let slots = memory.slice(ENTRIES, || Slot::EMPTY).ok_or(DeviceError::NoMemory)?;
         let queue = device.make_queue(QUEUE, memory, slots)?;
         let page = DeviceBuffer::allocate(memory, 1).ok_or(DeviceError::NoMemory)?;
-        let requests = memory.slice(REQUESTS, || None).ok_or(DeviceError::NoMemory)?;
+        let requests = Requests::begin(memory).ok_or(DeviceError::NoMemory)?;
         let facts = facts(&device, offered, queue.room());
         if facts.pieces == 0 {
             return Err(DeviceError::Queue);
@@ -194,8 +202,8 @@ impl Disk {
             queue,
             page,
             requests,
-            places: core::array::from_fn(|place| place as u8),
-            free: REQUESTS,
+            out: 0,
+            is_again_out: false,
             facts,
             state: State::Working,
             since: 0,
@@ -220,28 +228,48 @@ impl Disk {
         self.resets
     }
 
-    /// Requests that it can take now, and pieces of pages if there is one request.
+    /// Requests that it can take now, and parts of pages.
     pub fn room(&self) -> (usize, usize) {
-        if self.state != State::Working {
-            return (0, 0);
-        }
-        (self.free.min(self.queue.room() / FRAME), self.queue.room().saturating_sub(FRAME))
+        if self.state == State::Working { self.requests.room() } else { (0, 0) }
     }
 
     /// Whether it works and has no request.
     pub fn is_idle(&self) -> bool {
-        self.state == State::Working && self.free == REQUESTS
+        self.room().0 == REQUESTS
     }
 
-    /// Whether it can take so many requests with so many pieces in all.
-    pub fn has_room(&self, requests: usize, pieces: usize) -> bool {
-        requests <= self.room().0 && pieces + requests * FRAME <= self.queue.room()
+    /// Whether it can take so many requests with so many parts in all.
+    pub fn has_room(&self, requests: usize, parts: usize) -> bool {
+        let room = self.room();
+        requests <= room.0 && parts <= room.1
     }
 
-    /// Takes a request, for which there is room. The device learns of it by [`Self::notify`].
-    pub fn submit(&mut self, order: Order, pieces: impl ExactSizeIterator<Item = Part>) {
-        self.free = self.free.checked_sub(1).expect("there is room for the request");
-        let index = usize::from(self.places[self.free]);
+    /// Takes a request, for which there is room. It waits until [`Self::go_on`].
+    pub fn submit(&mut self, order: Order, parts: impl Iterator<Item = Part>) {
+        DEADLINE.fetch_min(order.now + self.patience(), Ordering::Relaxed);
+        self.requests.add(order, parts);
+    }
+
+    /// Gives the device what waits, as far as it has little to do.
+    pub fn go_on(&mut self) {
+        let before = self.out;
+        while self.state == State::Working && self.out < AT_ONCE {
+            // What goes once more goes alone.
+            if self.out > 0 && (self.requests.is_next_again() || self.is_again_out) {
+                break;
+            }
+            let most = self.queue.room().saturating_sub(FRAME).min(self.facts.pieces);
+            let Some(group) = self.requests.next(most) else { break };
+            self.offer(group);
+        }
+        if self.out > before {
+            self.device.notify(QUEUE);
+        }
+    }
+
+    /// Offers a group of requests to the device, as one.
+    fn offer(&mut self, group: u16) {
+        let (index, order) = (usize::from(group), self.requests.order(group));
         let kind = match order.operation {
             operation::READ => TYPE_READ,
             operation::WRITE => TYPE_WRITE,
@@ -254,17 +282,12 @@ impl Disk {
         self.page.write(STATUS + index, &[NO_ANSWER]);
         let head = self.page.segment(index * HEADER, HEADER, Direction::ToDevice);
         let tail = self.page.segment(STATUS + index, 1, Direction::FromDevice);
-        DEADLINE.fetch_min(order.now + self.patience(), Ordering::Relaxed);
-        self.requests[index] = Some(order);
         let part = |segment: Segment| core::iter::once(Part::from(segment));
-        let count = pieces.len() + FRAME;
-        let offered = self.queue.offer_parts(index as u64, count, part(head).chain(pieces).chain(part(tail)));
-        assert!(offered, "there is room for the request");
-    }
-
-    /// Tells the device of the requests that it was given.
-    pub fn notify(&self) {
-        self.device.notify(QUEUE);
+        let count = self.requests.parts(group) + FRAME;
+        let parts = part(head).chain(self.requests.lend(group)).chain(part(tail));
+        assert!(self.queue.offer_parts(index as u64, count, parts), "there is room for the request");
+        self.out += 1;
+        self.is_again_out = self.requests.is_again(group);
     }
 
     /// Lets the device interrupt again.
@@ -272,49 +295,75 @@ impl Disk {
         self.device.acknowledge_interrupt();
     }
 
-    /// The next request that has ended; `ended` gets the pins of its pages. A reset that is over is finished, too.
-    pub fn finish(&mut self, now: u64, ended: impl FnMut(Pinned)) -> Option<Finished> {
-        match self.state {
-            State::Working => match self.queue.take(ended) {
-                Ok(done) => self.answered(done?.token),
-                Err(Broken) => {
-                    self.begin_reset(now);
-                    None
+    /// The next request that has ended; `ended` gets the pins of its pages, and perhaps those of others that ended with
+    /// it. A reset that is over is finished, too.
+    pub fn finish(&mut self, now: u64, mut ended: impl FnMut(Pinned)) -> Option<Finished> {
+        loop {
+            if let Some(finished) = self.requests.next_ended() {
+                return Some(finished);
+            }
+            match self.state {
+                State::Working => {
+                    if !self.take_answer(now, &mut ended) {
+                        return None;
+                    }
                 }
-            },
-            State::Resetting if self.device.is_reset() => match self.device.take_back(&mut self.queue, ended) {
-                Some(token) => self.ended(token, status::RESET),
-                None => {
-                    self.restart();
-                    None
+                State::Resetting if self.device.is_reset() => {
+                    if let Some(group) = self.device.take_back(&mut self.queue, &mut ended) {
+                        self.out -= 1;
+                        self.requests.end(group as u16, status::RESET);
+                    } else if let Some(finished) = self.requests.end_waiting(&mut ended) {
+                        return Some(finished);
+                    } else {
+                        self.restart();
+                        return None;
+                    }
                 }
-            },
-            State::Resetting => None,
-            // What it may still write stays pinned; what waits is told.
-            State::Dead | State::Unused => {
-                let token = self.requests.iter().position(Option::is_some)?;
-                self.ended(token as u64, status::RESET)
+                State::Resetting => return None,
+                // What it may still write stays pinned; what waits is told.
+                State::Dead | State::Unused => {
+                    return self.requests.end_waiting(&mut ended).or_else(|| self.requests.end_lost());
+                }
             }
         }
     }
 
-    /// A request to which the device has answered.
-    fn answered(&mut self, token: u64) -> Option<Finished> {
+    /// Takes an answer of the device, if there is one.
+    fn take_answer(&mut self, now: u64, ended: impl FnMut(Pinned)) -> bool {
+        let (mut pins, mut count) = ([const { None }; TRANSFER_PIECES], 0);
+        let taken = self.queue.take(|pin| {
+            pins[count] = Some(pin);
+            count += 1;
+        });
+        let group = match taken {
+            Ok(None) => return false,
+            Ok(Some(answer)) => answer.token as u16,
+            Err(Broken) => {
+                self.begin_reset(now);
+                return false;
+            }
+        };
+        self.out -= 1;
+        let pins = pins.into_iter().flatten();
+        let outcome = self.answer(group);
+        if outcome == status::FAILED && !self.requests.is_again(group) {
+            self.requests.separate(group, pins);
+        } else {
+            pins.for_each(ended);
+            self.requests.end(group, outcome);
+        }
+        true
+    }
+
+    /// What the device has answered to a group.
+    fn answer(&self, group: u16) -> u64 {
         let mut answer = [NO_ANSWER];
-        self.page.read(STATUS + token as usize, &mut answer);
-        let outcome = match answer[0] {
+        self.page.read(STATUS + usize::from(group), &mut answer);
+        match answer[0] {
             ANSWER_DONE => status::DONE,
             ANSWER_UNSUPPORTED => status::UNSUPPORTED,
             _ => status::FAILED,
-        };
-        self.ended(token, outcome)
-    }
-
-    fn ended(&mut self, token: u64, outcome: u64) -> Option<Finished> {
-        let order = self.requests[token as usize].take()?;
-        self.places[self.free] = token as u8;
-        self.free += 1;
-        Some(Finished { order, outcome })
+        }
     }
 
     /// Nanoseconds until it must be looked at after a request.
@@ -324,7 +373,7 @@ impl Disk {
 
     /// Begins a reset if a request took too long; when it must be looked at again.
     fn check_time(&mut self, now: u64) -> u64 {
-        let oldest = self.requests.iter().flatten().map(|order| order.now).min();
+        let oldest = self.requests.oldest();
         match (self.state, oldest) {
             (State::Working, None) | (State::Dead | State::Unused, _) => u64::MAX,
             (State::Working, Some(oldest)) if now >= oldest + TRANSFER_PATIENCE => {
@@ -343,8 +392,11 @@ impl Disk {
     }
 
     fn give_up_on(&mut self, page: PageNumber, now: u64, patience: u64) {
-        let holder = self.queue.holder_of(page).and_then(|token| self.requests[token as usize].as_ref());
-        if self.state == State::Working && holder.is_some_and(|order| now >= order.now + patience) {
+        let since = match self.queue.holder_of(page) {
+            Some(group) => Some(self.requests.order(group as u16).now),
+            None => self.requests.waits_with(page).map(|order| order.now),
+        };
+        if self.state == State::Working && since.is_some_and(|since| now >= since + patience) {
             self.begin_reset(now);
         }
     }

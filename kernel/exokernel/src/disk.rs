@@ -1,8 +1,8 @@
 //! Raw disk requests: gather lists of the caller's own pages, each pinned for the device until its request ends.
 //!
-//! A call checks all its rows and then submits all of them. A request that ends ends its pins, writes its status word
-//! and raises what is bound to the device; a page that was given up meanwhile is freed then. Requests outlive the
-//! environment that made them.
+//! A call checks all its rows and then submits all of them. The driver sorts what waits for the device. A request that
+//! ends ends its pins, writes its status word and raises what is bound to the device; a page that was given up
+//! meanwhile is freed then. Requests outlive the environment that made them.
 //!
 //! Invariants:
 //! - an environment has at most `DEVICE_PINS` device pins, each charged to its budget of pins until its request ends
@@ -24,13 +24,13 @@ use abi::page::PageInfo;
 use abi::{EnvironmentId, Error, KeyIndex, PageNumber, UserAddress};
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
-use driver::disk::{self, ENTRIES, Facts, Finished, Order, REQUESTS};
+use driver::disk::{self, Facts, Finished, Order, PARTS, REQUESTS};
 use machine::dma::{Direction, Pinned};
 use machine::exposed::{self, add, subtract};
 use machine::{clock, user};
 
 // No page can have more device pins than its record counts.
-const _: () = assert!(DEVICES * (ENTRIES + REQUESTS) < 1 << 16);
+const _: () = assert!(DEVICES * (PARTS + REQUESTS) < 1 << 16);
 
 /// What the rows of a call come to.
 #[derive(Clone, Copy, Debug, Default)]
@@ -97,13 +97,16 @@ pub(crate) fn expose() {
             (&info.depth, REQUESTS as u64),
         ];
         words.iter().for_each(|(word, value)| word.store(*value, Ordering::Release));
-        expose_state(number, info);
+        go_on(number, info);
     }
 }
 
-/// Writes what changes.
-pub(crate) fn expose_state(number: usize, info: &DeviceInfo) {
-    let read = |disk: &mut disk::Disk| (disk.state(), disk.resets(), disk.room());
+/// Gives the disk what waits, and writes what has changed.
+pub(crate) fn go_on(number: usize, info: &DeviceInfo) {
+    let read = |disk: &mut disk::Disk| {
+        disk.go_on();
+        (disk.state(), disk.resets(), disk.room())
+    };
     if let Some((state, resets, (requests, pieces))) = disk::with(number, read) {
         info.state.store(state as u64, Ordering::Release);
         info.resets.store(resets, Ordering::Release);
@@ -148,8 +151,7 @@ impl Kernel {
             return refuse(Error::InUse, 0);
         }
         requests(rows).for_each(|request| self.submit(number, request));
-        disk::with(number, |disk| disk.notify());
-        expose_state(number, info);
+        go_on(number, info);
         Ok(sum.requests as u64)
     }
 
@@ -273,8 +275,11 @@ impl Kernel {
     pub(crate) fn finish_requests(&mut self, device: usize) {
         let (Some(number), info) = (disk::number_of(device), &exposed::devices()[device]) else { return };
         self.spend(cost::DEVICE_LOOK);
-        disk::with(number, |disk| disk.acknowledge_interrupt());
-        let is_reset = disk::with(number, |disk| disk.state()) == Some(abi::device::State::Resetting);
+        let look = |disk: &mut disk::Disk| {
+            disk.acknowledge_interrupt();
+            disk.state()
+        };
+        let is_reset = disk::with(number, look) == Some(abi::device::State::Resetting);
         let step = match is_reset {
             true => cost::DISK_ANEW,
             false if self.has_volume(device as u64) => cost::block_arrives().max(cost::REQUEST_ENDS),
@@ -296,7 +301,7 @@ impl Kernel {
         } else if is_reset {
             self.spend(cost::DISK_ANEW);
         }
-        expose_state(number, info);
+        go_on(number, info);
         if ended > 0 {
             self.raise_bound(info);
             interrupt::wake_all_idle();

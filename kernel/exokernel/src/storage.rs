@@ -209,13 +209,10 @@ impl Storage {
         let pieces = usize::from(operation != FLUSH);
         let segment = self.frames.0.segment(word * PAGE_SIZE as usize, PAGE_SIZE as usize, direction);
         let parts = [segment].into_iter().take(pieces).map(Part::from);
-        disk::with(number, |disk| {
-            disk.submit(order, parts);
-            disk.notify();
-        });
+        disk::with(number, |disk| disk.submit(order, parts));
         self.moving += 1;
         if let Some(info) = exposed::devices().get(device as usize) {
-            crate::disk::expose_state(number, info);
+            crate::disk::go_on(number, info);
         }
     }
 

@@ -176,6 +176,37 @@ pub struct Part {
     pub(crate) pin: Option<Pinned>,
 }
 
+impl Part {
+    /// Bytes.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.segment.length)
+    }
+
+    /// The pin of its page, if it is a part of a page and has the pin.
+    pub fn pin(&self) -> Option<&Pinned> {
+        self.pin.as_ref()
+    }
+
+    /// The same part with the pin. This one keeps the place until the pin is given back.
+    pub fn lend(&mut self) -> Self {
+        Self { segment: self.segment, pin: self.pin.take() }
+    }
+
+    /// Gives back the pin that was lent.
+    ///
+    /// # Panics
+    /// If it is that of another page.
+    pub fn give_back(&mut self, pin: Pinned) {
+        assert_eq!(pin.page().address(), self.segment.address & !(PAGE_SIZE - 1), "the pin is another page's");
+        self.pin = Some(pin);
+    }
+
+    /// Takes the pin out.
+    pub fn take_pin(&mut self) -> Option<Pinned> {
+        self.pin.take()
+    }
+}
+
 impl From<Segment> for Part {
     fn from(segment: Segment) -> Self {
         Self { segment, pin: None }

@@ -23,7 +23,7 @@ use runtime::predicate::{self, Operator};
 use runtime::window::Window;
 use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress, clock, exposed, key, syscall};
 use runtime::{entry, time_slice};
-use test_programs::child::{self, eventually};
+use test_programs::child::{self, eventually, eventually_by};
 use test_programs::{Outcome, World, check, granted, guest, refused};
 
 guest! {
@@ -33,6 +33,8 @@ guest! {
     Here an_idle_cpu_wakes_by_a_status_word;
     Here the_end_of_a_request_raises_bits;
     Here fault_73_a_bad_sector_fails_its_request_alone;
+    Here fault_73_a_bad_sector_fails_none_that_goes_with_it;
+    Here neighbours_of_two_environments_go_together;
     Here fault_76_a_page_freed_in_flight_is_an_orphan_until_the_end;
     Here fault_76_the_owner_dies_in_flight;
     Here fault_76_force_ends_no_device_pin;
@@ -284,6 +286,110 @@ fn fault_73_a_bad_sector_fails_its_request_alone(_: &World) -> Outcome {
     no_pins()?;
     statuses.free()?;
     buffer.free()
+}
+
+/// Neighbours on the disk go to the device as one request. Where that fails, each goes alone.
+fn fault_73_a_bad_sector_fails_none_that_goes_with_it(_: &World) -> Outcome {
+    let (device, info) = disk(BAD)?;
+    const COUNT: usize = TRANSFER_ROWS;
+    let (statuses, buffer) = (Buffer::new(1)?, Buffer::new(COUNT)?);
+    let (bad, before) = (BAD_SECTOR * 512 / PAGE_SIZE, info.errors.load(Acquire));
+    let first = bad - 5;
+    for (round, operation) in [WRITE, READ].into_iter().enumerate() {
+        let words = buffer.window.words();
+        if operation == WRITE {
+            buffer.fill(9)
+        } else {
+            words.iter().for_each(|word| word.store(0, SeqCst))
+        }
+        statuses.window.words()[..COUNT].iter().for_each(|word| word.store(0, SeqCst));
+        let request = |index: usize| {
+            let place = (first + index as u64) * PAGE_SIZE;
+            row(operation, place, buffer.pages[index], (statuses.pages[0], index as u64))
+        };
+        granted!(submit(KEY, device, &(0..COUNT).map(request).collect::<Vec<_>>()));
+        for index in 0..COUNT {
+            let expected = if first + index as u64 == bad { status::FAILED } else { status::DONE };
+            let outcome = ended(&statuses, index);
+            check!(outcome == expected, "request {index} of round {round} ended with {outcome}, not {expected}");
+        }
+        let is_good = |word: &usize| first + (word / WORDS) as u64 != bad;
+        let differs =
+            (0..words.len()).filter(is_good).find(|word| words[*word].load(Acquire) != pattern(9, *word as u64));
+        check!(differs.is_none(), "word {differs:?} of round {round} is not what was written");
+    }
+    check!(info.errors.load(Acquire) == before + 2, "{} errors are counted", info.errors.load(Acquire) - before);
+    no_pins()?;
+    statuses.free()?;
+    buffer.free()
+}
+
+/// Blocks of the slow disk that two environments write in turns, and how many each of them writes.
+const SHARED: u64 = 100;
+const EACH: usize = TRANSFER_ROWS;
+
+/// Submits writes of every second block, from one on.
+fn write_every_second(key: KeyIndex, device: u64, first: u64, from: (&Buffer, &Buffer)) -> Result<u64, Failure> {
+    let request = |(index, page): (usize, &PageNumber)| {
+        row(WRITE, (SHARED + first + 2 * index as u64) * PAGE_SIZE, *page, (from.1.pages[0], index as u64))
+    };
+    submit(key, device, &from.0.pages.iter().enumerate().map(request).collect::<Vec<_>>())
+}
+
+/// Writes the other blocks.
+extern "C" fn write_others(device: u64) {
+    let submitted = || -> Outcome {
+        let (statuses, buffer) = (Buffer::new(1)?, Buffer::new(EACH)?);
+        buffer.fill(1);
+        granted!(write_every_second(KeyIndex(5), device, 1, (&buffer, &statuses)));
+        core::mem::forget((statuses, buffer));
+        Ok(())
+    };
+    let outcome = submitted();
+    Area::current().status(SUBMITTED).store(if outcome.is_ok() { 1 } else { 2 }, SeqCst);
+    loop {
+        time_slice::yield_now();
+    }
+}
+
+fn neighbours_of_two_environments_go_together(world: &World) -> Outcome {
+    let (device, info) = disk(SLOW)?;
+    const BUSY: usize = 24;
+    let (statuses, busy) = (Buffer::new(1)?, Buffer::new(BUSY)?);
+    let (own_statuses, own) = (Buffer::new(1)?, Buffer::new(EACH)?);
+    own.fill(0);
+    own_statuses.window.words().iter().for_each(|word| word.store(0, SeqCst));
+    let before = (info.completed.load(Acquire), info.interrupts.load(Acquire));
+    for some in busy.pages.chunks(TRANSFER_ROWS) {
+        let rows: Vec<TransferRow> = some.iter().map(|page| row(READ, 0, *page, (statuses.pages[0], 0))).collect();
+        granted!(submit(KEY, device, &rows));
+    }
+    let writer = user(world, write_others)?;
+    wait_for_submission(&writer)?;
+    granted!(write_every_second(KEY, device, 0, (&own, &own_statuses)));
+    let all = before.0 + (BUSY + 2 * EACH) as u64;
+    check!(eventually_by(|| info.completed.load(Acquire), || info.completed.load(Acquire) == all), "not all end");
+    let interrupts = info.interrupts.load(Acquire) - before.1;
+    check!(interrupts <= BUSY as u64 + 8, "{} requests took {interrupts} interrupts", BUSY + 2 * EACH);
+    granted!(writer.destroy());
+    let read = Buffer::new(EACH)?;
+    for first in [SHARED, SHARED + EACH as u64] {
+        let piece = |(index, page): (usize, &PageNumber)| {
+            let (more, place) =
+                (if index + 1 < EACH { MORE } else { 0 }, if index == 0 { first * PAGE_SIZE } else { 0 });
+            row(READ | more, place, *page, if index == 0 { (statuses.pages[0], 0) } else { (PageNumber(0), 0) })
+        };
+        let rows: Vec<TransferRow> = read.pages.iter().enumerate().map(piece).collect();
+        check!(carry_out(device, &rows, &statuses)? == status::DONE, "the blocks from {first} on cannot be read");
+        for (block, words) in (first - SHARED..).zip(read.window.words().chunks(WORDS)) {
+            let expected = pattern(block % 2, block / 2 * WORDS as u64);
+            check!(words[0].load(Acquire) == expected, "block {block} is another one's");
+        }
+    }
+    for buffer in [statuses, busy, own_statuses, own, read] {
+        buffer.free()?;
+    }
+    no_pins()
 }
 
 /// Requests that keep the slow disk busy for a second at least.

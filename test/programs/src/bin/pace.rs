@@ -5,9 +5,8 @@
 //! nothing about its pace. So the interrupts that the attacker's CPU sends are counted, and what each takes is known.
 //!
 //! The emulator also turns to the next CPU where one sets its timer. Slices that all last as long can fall into step
-//! with the turns: then a CPU whose slice has just begun has its next turn when that slice is over, again and again, and
-//! its environments stand still. So environments that compute end slices early, at
-//! random.
+//! with the turns. Then a CPU whose slice has just begun has its next turn when that slice is over: its environments
+//! stand still. So environments that compute end slices early, at random.
 #![no_std]
 #![no_main]
 
