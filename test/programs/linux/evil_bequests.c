@@ -155,6 +155,13 @@ static volatile char *make_room(volatile uint64_t *notes, int count) {
     return room;
 }
 
+// Whether a page is one of the file: full of one letter. The first byte alone may be that of a number.
+static int is_of_file(const volatile char *page) {
+    int at = 1;
+    while (at < PAGE && page[at] == 'x') at++;
+    return at == PAGE && (page[0] == 'x' || page[0] == 'y');
+}
+
 // Part two: what it has left it gives up itself, or takes back; then the numbers are those of pages of a file that it may read only.
 static int take_back(int report, int answer) {
     enum { LEFT = 400 };
@@ -178,7 +185,7 @@ static int take_back(int report, int answer) {
     for (int i = 0; i < FILE_PAGES; i++) CHECK(theirs[i * PAGE] == 'x');
     open_gate();
     for (uint64_t page = 0; page < kernel[3]; page++) {
-        if (owner_of(page) != server || !map(place, USER_KEY, page, READ) || place[0] != 'x') continue;
+        if (owner_of(page) != server || !map(place, USER_KEY, page, READ) || !is_of_file(place)) continue;
         window[0] = page;
         tell(SHARE_BEQUESTS, EVIL_USER, 1);
         if (!map(place, USER_KEY, page, WRITE)) continue;
