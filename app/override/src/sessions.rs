@@ -17,17 +17,17 @@ const SESSIONS: &str = "session/";
 const LIMIT: u64 = 200_000_000_000;
 
 /// A session that was made, and its name.
-pub type Session = (&'static str, Child);
+pub(crate) type Session = (&'static str, Child);
 
 /// All sessions, made and not begun.
-pub fn make_all() -> Result<Vec<Session>, String> {
+pub(crate) fn make_all() -> Result<Vec<Session>, String> {
     let found: Vec<Entry<'static>> = archive::boot().filter(|entry| entry.name.starts_with(SESSIONS)).collect();
     let share = found.len() as u64 + 1;
     found.iter().map(|entry| Ok((&entry.name[SESSIONS.len()..], make(entry, share)?))).collect()
 }
 
 /// Waits for the end of a session that runs.
-pub fn wait((name, session): &Session) -> Result<(), String> {
+pub(crate) fn wait((name, session): &Session) -> Result<(), String> {
     if !session.wait(clock::now() + LIMIT) || session.status() != Some(0) {
         return Err(format!("{name} ended with status {:?}", session.status()));
     }

@@ -3,7 +3,6 @@
 
 use crate::attempt::watch;
 use crate::{Outcome, attempt, check, granted};
-use alloc::format;
 use alloc::string::String;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::SeqCst;

@@ -174,7 +174,7 @@ fn ask(wanted: u64, deadline: u64) -> (u64, Budget) {
         asked.push(number);
         await_answer(number, deadline, PATIENCE, &mut budget);
     }
-    asked.into_iter().filter(|number| asked_of(*number) != 0).for_each(|number| drop(request(number, 0, 0)));
+    asked.into_iter().filter(|number| asked_of(*number) != 0).for_each(|number| _ = request(number, 0, 0));
     if missing() > 0 {
         budget.give_back();
     }
@@ -210,7 +210,7 @@ impl Budget {
     }
 
     fn give_back(&mut self) {
-        self.0.drain(..).for_each(|(number, amount)| drop(move_limit(area::number(), number, amount)));
+        self.0.drain(..).for_each(|(number, amount)| _ = move_limit(area::number(), number, amount));
     }
 }
 

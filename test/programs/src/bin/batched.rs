@@ -361,7 +361,7 @@ fn fault_153_mixtures(_: &World) -> Outcome {
         run_all("a mixture", &rows)?;
         // What rows have given up already is refused.
         let objects = things.tables.iter().copied().chain([things.region]);
-        objects.for_each(|object| drop(own.free(object)));
+        objects.for_each(|object| _ = own.free(object));
     }
     check!(address_space::own().root == area::root(), "the address space changed");
     let missed = (0..).zip(drawn).find(|(call, count)| *count == 0 && !NEVER_BATCHED.contains(call));

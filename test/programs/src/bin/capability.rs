@@ -8,7 +8,7 @@ use abi::budget::Resource;
 use abi::capability::{FIRST_FRESH, Rights};
 use abi::environment::Specification;
 use abi::limits::{ACCESS_LIST_ENTRIES, KEYS, NAME_COMPONENTS, PRIVATE_PAGES_LEAST};
-use abi::syscall::{TABLE, number};
+use abi::syscall::TABLE;
 use core::mem::offset_of;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::SeqCst;

@@ -18,7 +18,7 @@ use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use runtime::address_space::Access;
 use runtime::area::{self, Area};
 use runtime::environment::Child;
-use runtime::page::{self, Allocator, PageKind};
+use runtime::page::{self, Allocator};
 use runtime::predicate::{self, Operator};
 use runtime::window::Window;
 use runtime::{EnvironmentId, Error, Failure, KeyIndex, PageNumber, UserAddress, clock, exposed, key, syscall};

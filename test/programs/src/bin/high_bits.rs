@@ -10,7 +10,7 @@ use abi::capability::Rights;
 use abi::limits::{KEYS, PAGE_SIZE};
 use abi::syscall::{ASYNCHRONOUS, CALLEE, SYNCHRONOUS};
 use core::sync::atomic::Ordering::SeqCst;
-use runtime::address_space::{Access, AddressSpace};
+use runtime::address_space::Access;
 use runtime::area::Area;
 use runtime::environment::Child;
 use runtime::page::{self, Allocator};
@@ -54,7 +54,7 @@ extern "C" fn count(_: u64) {
 extern "C" fn sleep(_: u64) {
     let never = word(Area::current().status(COUNT), Operator::Equal, 7);
     if let Ok(predicate) = Predicate::new().or(&[never]) {
-        predicate.wait();
+        let _ = predicate.wait();
     }
 }
 
@@ -104,7 +104,7 @@ fn fault_158_key_indices_with_high_bits() -> Outcome {
         refused!(syscall::access_list_set(good, allocator.list, 9, key, u64::from(Rights::ALL.0)), NoSuchKey);
         refused!(page::allocate_one(key, allocator.list, PageNumber::NONE), NoSuchKey);
         // SAFETY: the page is mapped nowhere, and each call is refused.
-        refused!(unsafe { syscall::page_free(key, page) }, NoSuchKey);
+        refused!(syscall::page_free(key, page), NoSuchKey);
         refused!(syscall::page_claim(key, page, good, allocator.list), NoSuchKey);
         refused!(syscall::page_claim(good, page, key, allocator.list), NoSuchKey);
         // SAFETY: as before.

@@ -12,11 +12,9 @@ use abi::page_table::{CACHE_DISABLE, LARGE, MapRow, NO_EXECUTE, PAGE, PRESENT, W
 use abi::syscall::number;
 use abi::upcall::kind;
 use alloc::vec::Vec;
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use runtime::address_space::{self, Access, AddressSpace};
 use runtime::area::Area;
-use runtime::environment::Builder;
 use runtime::page::{self, Allocator, PageKind};
 use runtime::upcall::{Context, set_handler};
 use runtime::{Error, Failure, KeyIndex, PageNumber, UserAddress, area, clock, exposed, key, syscall, time_slice};
@@ -686,7 +684,7 @@ fn fault_39_what_was_supplied_is_taken_by_force(world: &World) -> Outcome {
     for time in 1..=TIMES {
         let come = status(&child, CAME);
         granted!(syscall::revocation_request(KEY, child.number, Resource::Page as u64, ASKED, clock::now()));
-        let mut enforce = || syscall::revocation_enforce(KEY, child.number);
+        let enforce = || syscall::revocation_enforce(KEY, child.number);
         let is_over = eventually(|| match enforce() {
             Err(Failure { error: runtime::Error::Again, .. }) => {
                 time_slice::yield_now();

@@ -17,7 +17,7 @@ use runtime::page::Allocator;
 use runtime::predicate::{Operator, Predicate, word};
 use runtime::transfer::{Kind, Message, call, serve};
 use runtime::upcall::{Context, set_handler};
-use runtime::{EnvironmentId, area, exposed, syscall, time_slice};
+use runtime::{EnvironmentId, area, exposed, time_slice};
 use test_programs::attempt::free_word;
 use test_programs::callee::{
     ENTERED, callee, entered, leave_ready, serve_long, serve_sums, spin_unready, without_slice,

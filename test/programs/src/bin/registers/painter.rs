@@ -126,12 +126,11 @@ extern "C" fn paint_and_stay() {
     )
 }
 
-/// Ways in which a painter leaves the CPU: switched out whole, of its own will, and so with its vector unit off.
+/// Ways in which a painter leaves the CPU: switched out whole, so with its vector unit off, and else of its own will.
 pub(crate) mod leaving {
-    pub const WHOLE: u64 = 0;
-    pub const YIELDING: u64 = 1;
-    pub const WITHOUT_VECTORS: u64 = 2;
-    pub const WAYS: u64 = 3;
+    pub(crate) const WHOLE: u64 = 0;
+    pub(crate) const WITHOUT_VECTORS: u64 = 2;
+    pub(crate) const WAYS: u64 = 3;
 }
 
 /// Fills whatever it can reach, and leaves the CPU in one of the ways of [`leaving`].

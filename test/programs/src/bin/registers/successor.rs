@@ -19,14 +19,14 @@ use test_programs::{Outcome, World, attempt, check, granted, refused};
 /// Words of the library's half of the public page in which one that begins tells what it found, behind its general
 /// registers.
 mod told {
-    pub const FS_BASE: usize = 16;
-    pub const GS_WORD: usize = 17;
-    pub const VECTOR_UNIT: usize = 18;
-    pub const KEYS: usize = 19;
-    pub const PKRU: usize = 20;
-    pub const LEGACY: usize = 24;
-    pub const UPPER: usize = LEGACY + super::LEGACY_WORDS;
-    pub const END: usize = UPPER + 32;
+    pub(super) const FS_BASE: usize = 16;
+    pub(super) const GS_WORD: usize = 17;
+    pub(super) const VECTOR_UNIT: usize = 18;
+    pub(super) const KEYS: usize = 19;
+    pub(super) const PKRU: usize = 20;
+    pub(super) const LEGACY: usize = 24;
+    pub(super) const UPPER: usize = LEGACY + super::LEGACY_WORDS;
+    pub(super) const END: usize = UPPER + 32;
 }
 
 /// Tells what else it finds in the CPU.

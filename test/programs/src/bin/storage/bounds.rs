@@ -15,7 +15,7 @@ const FRAME_BYTES: u64 = 4096 + 64 + 2 * 2 * 4;
 /// Instructions that one entry of the kernel may take.
 const ENTRY: u64 = 20_000;
 
-pub fn the_kernel_has_little_memory_for_blocks(world: &World) -> Outcome {
+pub(crate) fn the_kernel_has_little_memory_for_blocks(world: &World) -> Outcome {
     let frames = exposed::kernel().frames.load(Relaxed);
     let (kept, all) = (exposed::kernel().kernel_pages.load(Relaxed) * 4096, world.all_pages * 4096);
     channel::measurement("frames", frames, "frames");
@@ -69,7 +69,7 @@ fn first_below(block: u64) -> u64 {
     301 + ENTRIES as u64 * (block - 300)
 }
 
-pub fn a_recovery_takes_few_steps_for_each_block(world: &World) -> Outcome {
+pub(crate) fn a_recovery_takes_few_steps_for_each_block(world: &World) -> Outcome {
     on_a_volume(|_| {
         let (alice, name) = person()?;
         let own = tree(alice, name, 300, 1)?;

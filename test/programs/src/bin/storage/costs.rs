@@ -156,7 +156,7 @@ fn fresh_metadata() -> Outcome {
     flush()
 }
 
-pub fn fault_153_rows_of_storage_64_to_a_batch(_: &World) -> Outcome {
+pub(crate) fn fault_153_rows_of_storage_64_to_a_batch(_: &World) -> Outcome {
     on_a_volume(|_| {
         granted!(run(step::TEMPLATE, HEAVY.into(), 0));
         let tree = granted!(once(KEY, step::CREATE, 300, HEAVY.into()));

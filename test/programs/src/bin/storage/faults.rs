@@ -13,7 +13,7 @@ use test_programs::{Outcome, World, check, granted, refused};
 use xn::format::{BLOCK_SIZE, Block, SECTOR_SIZE};
 
 /// Programs that explode on what a sector holds are stopped by their budget, and the sector keeps its bytes.
-pub fn fault_63_programs_that_explode_are_stopped(_: &World) -> Outcome {
+pub(crate) fn fault_63_programs_that_explode_are_stopped(_: &World) -> Outcome {
     on_a_volume(|_| {
         check!(run(step::TEMPLATE, LONG.into(), 0).is_err(), "a program of 600 instructions was taken");
         refused!(once(KEY, step::CREATE, 300, LONG.into()), BadArgument);
@@ -39,7 +39,7 @@ pub fn fault_63_programs_that_explode_are_stopped(_: &World) -> Outcome {
 }
 
 /// Trees that would own each other are refused, and of a chain of dirty blocks the last can always be written.
-pub fn fault_66_no_cycle_of_writes_can_be_made(_: &World) -> Outcome {
+pub(crate) fn fault_66_no_cycle_of_writes_can_be_made(_: &World) -> Outcome {
     const DEPTH: u64 = 6;
     on_a_volume(|_| {
         let (alice, name) = person()?;
@@ -134,11 +134,11 @@ fn bound(alice: KeyIndex) -> Result<Option<[u8; 2]>, String> {
 }
 
 /// Torn, lost and repeated writes leave an old or a new version of each sector. Misdirected ones are found.
-pub fn fault_69_a_disk_that_writes_wrongly_is_found_or_harmless(_: &World) -> Outcome {
+pub(crate) fn fault_69_a_disk_that_writes_wrongly_is_found_or_harmless(_: &World) -> Outcome {
     on_a_volume(|raw| {
         let (alice, name) = person()?;
         let written = written(raw, alice, name)?;
-        let mut expect = |block: &Block, wanted: Option<[u8; 2]>, what: &str| {
+        let expect = |block: &Block, wanted: Option<[u8; 2]>, what: &str| {
             raw.write(300, block)?;
             let found = bound(alice)?;
             check!(found == wanted, "{what}: {found:?}, not {wanted:?}");

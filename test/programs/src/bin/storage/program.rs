@@ -6,29 +6,29 @@
 use alloc::vec::Vec;
 
 /// Slots of the templates: metadata, data, and programs that the kernel must refuse.
-pub const DIRECTORY: u8 = 0;
-pub const DATA: u8 = 1;
-pub const OUTSIDE: u8 = 2;
-pub const ENDLESS: u8 = 3;
+pub(crate) const DIRECTORY: u8 = 0;
+pub(crate) const DATA: u8 = 1;
+pub(crate) const OUTSIDE: u8 = 2;
+pub(crate) const ENDLESS: u8 = 3;
 /// Its owns program claims a fixed block in a sector of zeros.
-pub const GREEDY: u8 = 4;
+pub(crate) const GREEDY: u8 = 4;
 /// Its programs take as long as a transaction of four sectors and sixteen shown blocks may.
-pub const HEAVY: u8 = 5;
+pub(crate) const HEAVY: u8 = 5;
 /// Programs of row 63, which are quick on sectors of zeros. Where the first entry is not 0: this owns program does not
 /// end,
-pub const SLOW: u8 = 6;
+pub(crate) const SLOW: u8 = 6;
 /// and this one claims 80 blocks one by one.
-pub const CLAIMING: u8 = 7;
+pub(crate) const CLAIMING: u8 = 7;
 /// Claims as many blocks as the sector says.
-pub const LARGE: u8 = 8;
+pub(crate) const LARGE: u8 = 8;
 /// Has 600 instructions.
-pub const LONG: u8 = 9;
+pub(crate) const LONG: u8 = 9;
 
 /// Entries of a sector, and where they begin.
-pub const ENTRIES: usize = 4;
-pub const FIRST_ENTRY: usize = 16;
+pub(crate) const ENTRIES: usize = 4;
+pub(crate) const FIRST_ENTRY: usize = 16;
 /// Where the owner stands.
-pub const OWNER: usize = 8;
+pub(crate) const OWNER: usize = 8;
 
 fn op(code: u8, destination: u8, source: u8, offset: i16, value: i32) -> [u8; 8] {
     let ([low, high], [a, b, c, d]) = (offset.to_le_bytes(), value.to_le_bytes());
@@ -54,12 +54,12 @@ fn jump_equal(register: u8, value: i32, offset: i16) -> [u8; 8] {
 }
 
 /// Owns what the four entries name.
-pub fn owns() -> Vec<u8> {
+pub(crate) fn owns() -> Vec<u8> {
     owns_each(1).concat()
 }
 
 /// Owns eight blocks from each that the entries name on, in 470 instructions.
-pub fn owns_heavy() -> Vec<u8> {
+pub(crate) fn owns_heavy() -> Vec<u8> {
     let mut program = owns_each(8);
     let padding = 470 - program.len();
     program.splice(0..0, core::iter::repeat_n(set(0, 0), padding));
@@ -67,7 +67,7 @@ pub fn owns_heavy() -> Vec<u8> {
 }
 
 /// Permits everything, in 60 instructions.
-pub fn access_heavy() -> Vec<u8> {
+pub(crate) fn access_heavy() -> Vec<u8> {
     let mut program = alloc::vec![set(0, 1); 59];
     program.push(EXIT);
     program.concat()
@@ -95,7 +95,7 @@ fn owns_each(count: i32) -> Vec<[u8; 8]> {
 }
 
 /// Permits the owner of the one shown block, and all if it has none. A change is of the shown block alone.
-pub fn access() -> Vec<u8> {
+pub(crate) fn access() -> Vec<u8> {
     let (request, scratch, block) = (1, 4, 5);
     [
         load(2, request, 8),
@@ -135,27 +135,27 @@ pub fn access() -> Vec<u8> {
 }
 
 /// Reads behind the sector.
-pub fn outside() -> Vec<u8> {
+pub(crate) fn outside() -> Vec<u8> {
     [load(0, 1, 508), EXIT].concat()
 }
 
 /// Does not end.
-pub fn endless() -> Vec<u8> {
+pub(crate) fn endless() -> Vec<u8> {
     [set(0, 0), op(0x05, 0, 0, -1, 0), EXIT].concat()
 }
 
 /// Claims block 400 whatever the sector holds.
-pub fn greedy() -> Vec<u8> {
+pub(crate) fn greedy() -> Vec<u8> {
     [set(1, 400), set(2, 1), set(3, DATA.into()), op(0x85, 0, 0, 0, 1), set(0, 0), EXIT].concat()
 }
 
 /// Jumps in circles where the first entry is not 0.
-pub fn slow() -> Vec<u8> {
+pub(crate) fn slow() -> Vec<u8> {
     [load(2, 1, FIRST_ENTRY as i16), set(0, 0), jump_equal(2, 0, 1), op(0x05, 0, 0, -2, 0), EXIT].concat()
 }
 
 /// Claims blocks 600, 601, … where the first entry is not 0.
-pub fn claiming() -> Vec<u8> {
+pub(crate) fn claiming() -> Vec<u8> {
     let mut program = alloc::vec![load(2, 1, FIRST_ENTRY as i16), set(0, 0), jump_equal(2, 0, 80 * 4)];
     for block in 600..680 {
         program.extend([set(1, block), set(2, 1), set(3, DATA.into()), op(0x85, 0, 0, 0, 1)]);
@@ -165,13 +165,13 @@ pub fn claiming() -> Vec<u8> {
 }
 
 /// Claims from block 600 on as many as the first entry says, cut to 32 bits.
-pub fn large() -> Vec<u8> {
+pub(crate) fn large() -> Vec<u8> {
     let begin = [load(2, 1, FIRST_ENTRY as i16), set(0, 0), jump_equal(2, 0, 4), set(1, 600), op(0x77, 2, 0, 0, 32)];
     [&begin[..], &[set(3, DATA.into()), op(0x85, 0, 0, 0, 1), set(0, 0), EXIT]].concat().concat()
 }
 
 /// Owns nothing, in 600 instructions.
-pub fn long() -> Vec<u8> {
+pub(crate) fn long() -> Vec<u8> {
     let mut program = alloc::vec![set(0, 0); 599];
     program.push(EXIT);
     program.concat()

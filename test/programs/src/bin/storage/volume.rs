@@ -24,34 +24,34 @@ use xn::format::{
 };
 use xn::template::{Kind, Template};
 
-pub const KEY: KeyIndex = KeyIndex::FIRST;
+pub(crate) const KEY: KeyIndex = KeyIndex::FIRST;
 /// Name of the volume.
 const NAME: [u8; 16] = *b"a volume of XN's";
 const BLOCKS: u64 = 2048;
 /// What the blocks of trees hold before a tree owns them.
-pub const SECRET: u8 = 0x5e;
+pub(crate) const SECRET: u8 = 0x5e;
 
 /// The disk of the machine.
-pub fn disk() -> Result<u64, String> {
+pub(crate) fn disk() -> Result<u64, String> {
     let found = exposed::device(kind::DISK, 0).ok_or("the machine has no disk")?;
     Ok(found.0)
 }
 
 /// Pages for raw transfers.
-pub struct Raw {
+pub(crate) struct Raw {
     pages: [PageNumber; 2],
     window: Window,
 }
 
 impl Raw {
-    pub fn new() -> Result<Self, String> {
+    pub(crate) fn new() -> Result<Self, String> {
         let mut pages = [PageNumber::NONE; 2];
         granted!(Allocator::own().allocate_many(&mut pages));
         let window = granted!(Window::open(&pages, KEY, Access::WRITE));
         Ok(Self { pages, window })
     }
 
-    pub fn submit(&self, operation: u64, block: u64) -> Result<u64, Failure> {
+    pub(crate) fn submit(&self, operation: u64, block: u64) -> Result<u64, Failure> {
         let row = [TransferRow {
             operation: operation | KEY.0 << KEY_SHIFT,
             place: block * PAGE_SIZE,
@@ -72,13 +72,13 @@ impl Raw {
         Ok(())
     }
 
-    pub fn write(&self, block: u64, bytes: &Block) -> Outcome {
+    pub(crate) fn write(&self, block: u64, bytes: &Block) -> Outcome {
         let (words, _) = bytes.as_chunks::<8>();
         words.iter().zip(self.window.words()).for_each(|(word, to)| to.store(u64::from_le_bytes(*word), SeqCst));
         self.transfer(WRITE, block)
     }
 
-    pub fn read(&self, block: u64) -> Result<Block, String> {
+    pub(crate) fn read(&self, block: u64) -> Result<Block, String> {
         self.transfer(READ, block)?;
         let mut bytes = [0; BLOCK_SIZE];
         let (words, _) = bytes.as_chunks_mut::<8>();
@@ -86,7 +86,7 @@ impl Raw {
         Ok(bytes)
     }
 
-    pub fn free(self) -> Outcome {
+    pub(crate) fn free(self) -> Outcome {
         drop(self.window);
         self.pages.iter().try_for_each(|page| Ok(granted!(syscall::page_free(KEY, *page))))
     }
@@ -100,7 +100,7 @@ fn template(kind: Kind, children: &[u8], owns: &[u8], access: &[u8]) -> Template
 }
 
 /// Makes a clean volume without roots.
-pub fn make(raw: &Raw) -> Outcome {
+pub(crate) fn make(raw: &Raw) -> Outcome {
     let superblock = Superblock { state: State::Clean, blocks: BLOCKS, volume: NAME, mounts: 0 };
     let mut bytes = [0; BLOCK_SIZE];
     for block in [0, 1, 258, superblock.map_block(0), BLOCKS - 1] {
@@ -144,7 +144,7 @@ fn install(raw: &Raw, slot: u8, record: &Template, programs: [&[u8]; 2]) -> Outc
 }
 
 /// A test on a fresh volume, which is closed afterwards.
-pub fn on_a_volume(test: fn(&Raw) -> Outcome) -> Outcome {
+pub(crate) fn on_a_volume(test: fn(&Raw) -> Outcome) -> Outcome {
     let raw = Raw::new()?;
     make(&raw)?;
     open()?;
@@ -154,7 +154,7 @@ pub fn on_a_volume(test: fn(&Raw) -> Outcome) -> Outcome {
 }
 
 /// One call of a step.
-pub fn once(key: KeyIndex, step: u64, argument: u64, more: u64) -> Result<u64, Failure> {
+pub(crate) fn once(key: KeyIndex, step: u64, argument: u64, more: u64) -> Result<u64, Failure> {
     let (disk, before) = (disk().unwrap_or(u64::MAX), clock::ticks());
     // SAFETY: a step reads the caller's memory at most.
     let outcome = unsafe { syscall::volume_step(key, disk, step, argument, more) };
@@ -165,10 +165,10 @@ pub fn once(key: KeyIndex, step: u64, argument: u64, more: u64) -> Result<u64, F
 }
 
 /// What the dearest call of each step took.
-pub static WORST: [AtomicU64; step::MAP_READ as usize + 1] = [const { AtomicU64::new(0) }; _];
+pub(crate) static WORST: [AtomicU64; step::MAP_READ as usize + 1] = [const { AtomicU64::new(0) }; _];
 
 /// A step to its end.
-pub fn run(step: u64, argument: u64, more: u64) -> Result<u64, Failure> {
+pub(crate) fn run(step: u64, argument: u64, more: u64) -> Result<u64, Failure> {
     let mut outcome = once(KEY, step, argument, more);
     let is_under_way = |outcome: &Result<u64, Failure>| {
         outcome.is_err_and(|failure| matches!(failure.error, Error::Again | Error::Busy))
@@ -184,7 +184,7 @@ pub fn run(step: u64, argument: u64, more: u64) -> Result<u64, Failure> {
 }
 
 /// Opens the volume for writing, with the templates that are right.
-pub fn open() -> Outcome {
+pub(crate) fn open() -> Outcome {
     check!(granted!(run(step::OPEN, 0, 0)) == BLOCKS, "another size");
     for slot in [DIRECTORY, DATA] {
         granted!(run(step::TEMPLATE, slot.into(), 0));
@@ -195,14 +195,14 @@ pub fn open() -> Outcome {
 }
 
 /// The record of a frame.
-pub fn info(frame: u64) -> &'static BlockInfo {
+pub(crate) fn info(frame: u64) -> &'static BlockInfo {
     assert!(frame < exposed::kernel().frames.load(Acquire), "there is no such frame");
     // SAFETY: the kernel exposes so many records there, for ever.
     unsafe { &*(EXPOSED_BLOCKS as *const BlockInfo).add(frame as usize) }
 }
 
 /// Waits until a frame is in no transfer, by a predicate over its record; whether its block is there.
-pub fn settled(frame: u64) -> bool {
+pub(crate) fn settled(frame: u64) -> bool {
     const MINUTE: u64 = 60_000_000_000;
     let bits = &info(frame).state;
     let (source, mask) = (core::ptr::from_ref(bits) as u64, u64::from(state::IN | state::OUT));
@@ -212,7 +212,12 @@ pub fn settled(frame: u64) -> bool {
 }
 
 /// A transaction that changes one range of the block in `frame`, which is shown.
-pub fn transaction(frame: u64, offset: usize, bytes: &[u8], declared: &[(u64, u32, u8)]) -> TransactionSpecification {
+pub(crate) fn transaction(
+    frame: u64,
+    offset: usize,
+    bytes: &[u8],
+    declared: &[(u64, u32, u8)],
+) -> TransactionSpecification {
     let mut wanted = TransactionSpecification::EMPTY;
     wanted.counts = [1, 1, declared.len() as u32];
     wanted.shown[0] = frame as u32;
@@ -224,38 +229,38 @@ pub fn transaction(frame: u64, offset: usize, bytes: &[u8], declared: &[(u64, u3
     wanted
 }
 
-pub fn modify(key: KeyIndex, wanted: &TransactionSpecification) -> Result<(), Failure> {
+pub(crate) fn modify(key: KeyIndex, wanted: &TransactionSpecification) -> Result<(), Failure> {
     // SAFETY: the kernel reads the transaction.
     unsafe { syscall::block_modify(key, UserAddress(core::ptr::from_ref(wanted) as u64)) }
 }
 
 /// Writes entry `index` of sector 0 of the block in `frame`, and declares that `block` is allocated.
-pub fn add(key: KeyIndex, frame: u64, index: usize, block: u64, template: u8) -> Result<(), Failure> {
+pub(crate) fn add(key: KeyIndex, frame: u64, index: usize, block: u64, template: u8) -> Result<(), Failure> {
     assert!(index < ENTRIES, "a sector has so many entries");
     let entry = (block | u64::from(template) << 56).to_le_bytes();
     modify(key, &transaction(frame, FIRST_ENTRY + 8 * index, &entry, &[(block, action::ALLOCATE, template)]))
 }
 
 /// Makes a tree of the free block, in `frame`, whose owner is the key's name.
-pub fn tree(key: KeyIndex, owner: u64, block: u64, frame: u64) -> Result<u64, String> {
+pub(crate) fn tree(key: KeyIndex, owner: u64, block: u64, frame: u64) -> Result<u64, String> {
     let tree = granted!(once(KEY, step::CREATE, block, DIRECTORY.into()));
     check!(granted!(syscall::block_bind(key, ROOT | tree, 0, 0, frame)) == 0, "a fresh block was read");
     granted!(modify(key, &transaction(frame, program::OWNER, &owner.to_le_bytes(), &[])));
     Ok(tree)
 }
 
-pub fn read(key: KeyIndex, frame: u64, bytes: &mut [u8]) -> Result<(), Failure> {
+pub(crate) fn read(key: KeyIndex, frame: u64, bytes: &mut [u8]) -> Result<(), Failure> {
     // SAFETY: the bytes are the caller's to write.
     unsafe { syscall::block_read(key, frame, 0, UserAddress(bytes.as_mut_ptr() as u64), bytes.len() as u64) }
 }
 
-pub fn write(key: KeyIndex, frame: u64, bytes: &[u8]) -> Result<(), Failure> {
+pub(crate) fn write(key: KeyIndex, frame: u64, bytes: &[u8]) -> Result<(), Failure> {
     // SAFETY: the kernel reads the bytes.
     unsafe { syscall::block_write(key, frame, 0, UserAddress(bytes.as_ptr() as u64), bytes.len() as u64) }
 }
 
 /// Begins to write a block to the disk, in as many calls as the kernel wants.
-pub fn submit(frame: u64) -> Result<(), Failure> {
+pub(crate) fn submit(frame: u64) -> Result<(), Failure> {
     loop {
         match syscall::block_submit(KEY, frame) {
             Err(Failure { error: Error::Again, .. }) => {}
@@ -265,14 +270,14 @@ pub fn submit(frame: u64) -> Result<(), Failure> {
 }
 
 /// Writes a block to the disk and makes it durable.
-pub fn persist(frame: u64) -> Outcome {
+pub(crate) fn persist(frame: u64) -> Outcome {
     granted!(submit(frame));
     check!(settled(frame), "frame {frame} does not come to an end");
     flush()
 }
 
 /// A flush to its end.
-pub fn flush() -> Outcome {
+pub(crate) fn flush() -> Outcome {
     let number = granted!(once(KEY, step::FLUSH, 0, 0));
     let done = || once(KEY, step::STATE, 0, 0).is_ok_and(|state| state >> 8 >= number);
     check!(eventually(done), "flush {number} does not come to an end");
@@ -280,14 +285,14 @@ pub fn flush() -> Outcome {
 }
 
 /// A key of its own name, and that name's component.
-pub fn person() -> Result<(KeyIndex, u64), String> {
+pub(crate) fn person() -> Result<(KeyIndex, u64), String> {
     let slot = granted!(key::reserve_slot());
     let component = granted!(syscall::key_derive(KEY, slot, u64::from(Rights::ALL.0), 0));
     Ok((slot, component))
 }
 
 /// Visits a metadata block of a recovery; the number of calls.
-pub fn visit(frame: u64) -> Result<u64, String> {
+pub(crate) fn visit(frame: u64) -> Result<u64, String> {
     let (mut cursor, mut calls) = (0, 0);
     loop {
         calls += 1;
