@@ -311,7 +311,7 @@ fn a_joint_request_has_no_more_parts_than_a_single_one_may_have() {
 }
 
 #[test]
-fn fault_74_of_joint_requests_only_the_one_with_the_bad_sector_fails() {
+fn fault_73_of_joint_requests_only_the_one_with_the_bad_sector_fails() {
     let mut bench = Bench::new();
     let heads = busy(&mut bench);
     for block in 0..3 {

@@ -345,11 +345,7 @@ extern "C" fn write_others(device: u64) {
         core::mem::forget((statuses, buffer));
         Ok(())
     };
-    let outcome = submitted();
-    Area::current().status(SUBMITTED).store(if outcome.is_ok() { 1 } else { 2 }, SeqCst);
-    loop {
-        time_slice::yield_now();
-    }
+    tell_and_hold(submitted())
 }
 
 fn neighbours_of_two_environments_go_together(world: &World) -> Outcome {
@@ -443,6 +439,14 @@ fn user(world: &World, function: extern "C" fn(u64)) -> Result<Child, String> {
     Ok(child)
 }
 
+/// Says how a submission came out, and waits for ever.
+fn tell_and_hold(submitted: Outcome) -> ! {
+    Area::current().status(SUBMITTED).store(if submitted.is_ok() { 1 } else { 2 }, SeqCst);
+    loop {
+        time_slice::yield_now();
+    }
+}
+
 /// Has six requests in flight and waits for ever.
 extern "C" fn submit_and_hold(device: u64) {
     let submitted = || -> Outcome {
@@ -453,11 +457,7 @@ extern "C" fn submit_and_hold(device: u64) {
         core::mem::forget((statuses, buffer));
         Ok(())
     };
-    let outcome = submitted();
-    Area::current().status(SUBMITTED).store(if outcome.is_ok() { 1 } else { 2 }, SeqCst);
-    loop {
-        time_slice::yield_now();
-    }
+    tell_and_hold(submitted())
 }
 
 fn wait_for_submission(child: &Child) -> Outcome {
