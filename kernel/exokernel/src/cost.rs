@@ -144,7 +144,7 @@ pub(crate) const DEVICE_LOOK: u32 = 14;
 /// Looking through the requests of a disk: for the oldest, or for those of an environment that dies.
 pub(crate) const DISK_REQUESTS: u32 = 10;
 /// Looking through the descriptors and the waiting requests of a disk for a page.
-pub(crate) const DISK_PAGE: u32 = 200;
+pub(crate) const DISK_PAGE: u32 = 250;
 
 // Packets.
 /// Giving a page of a ring back, beyond what freeing it counts.

@@ -5,16 +5,15 @@
 //! highest. What comes during a sweep waits for the next one (FSCAN). So no request waits for more than two sweeps.
 //! Neighbours on the disk that do the same go as one request of the device, also those of different environments. What
 //! fails goes once more, each request alone while the device does nothing else. For devices join neighbours, too, and
-//! no environment is told of another one's bad sector.
+//! no environment is told of another one's bad sector. A flush has the lowest place, and flushes that wait go as one.
 //!
 //! Invariants:
 //! - a part of a page has its pin here, or the queue of the device has it;
-//! - a request is in one list: it waits, is first, belongs to a group that the device has or that has ended, or is
-//!   free;
+//! - a request is in one list: it waits, goes once more, belongs to a group that the device has or that has ended, or
+//!   is free;
 //! - a group has no more parts than a single request may have.
 
 use super::{Finished, Order, REQUESTS};
-use abi::device::operation::FLUSH;
 use abi::device::status;
 use abi::{EnvironmentId, PageNumber};
 use machine::boot_memory::BootMemory;
@@ -57,8 +56,8 @@ pub(super) struct Requests {
     pieces: &'static mut [Piece],
     free_requests: (u16, usize),
     free_pieces: (u16, usize),
-    /// Those that go before all others: flushes, and those that go once more.
-    first: u16,
+    /// Those that go once more, before all others.
+    again: u16,
     /// Those of the present sweep, by place.
     sweep: u16,
     /// Those of the next sweep, by place: the first and the last of them.
@@ -93,7 +92,7 @@ impl Requests {
             pieces,
             free_requests: (0, REQUESTS),
             free_pieces: (0, PARTS),
-            first: NONE,
+            again: NONE,
             sweep: NONE,
             next_sweep: (NONE, NONE),
             ended: (NONE, 0),
@@ -121,7 +120,7 @@ impl Requests {
             }
             (last, sum) = (piece, sum + 1);
         }
-        let (place, is_flush) = (order.place, order.operation == FLUSH);
+        let place = order.place;
         *self.of(number) = Request {
             order: Some(order),
             first_part: first,
@@ -130,7 +129,7 @@ impl Requests {
             is_again: false,
             next: NONE,
         };
-        if is_flush { self.put_first(number) } else { self.put_by_place(number, place) }
+        self.put_by_place(number, place);
     }
 
     /// Takes the next request out of those that wait, with those that go together with it: the group has `most` parts
@@ -140,7 +139,7 @@ impl Requests {
         if leader == NONE || self.of(leader).parts > most {
             return None;
         }
-        let last = if leader == self.first { leader } else { self.last_of_group(leader, most) };
+        let last = if leader == self.again { leader } else { self.last_of_group(leader, most) };
         self.take(last);
         Some(leader)
     }
@@ -181,7 +180,7 @@ impl Requests {
 
     /// Whether what is next goes once more.
     pub(super) fn is_next_again(&self) -> bool {
-        self.is_again(self.first)
+        self.again != NONE
     }
 
     /// A group has failed. Each of its requests goes once more, alone; these are the pins of its parts, in their order.
@@ -198,7 +197,7 @@ impl Requests {
                 }
                 piece = *next;
             }
-            self.put_first(request);
+            self.put_again(request);
             request = next;
         }
     }
@@ -302,7 +301,7 @@ impl Requests {
         if self.sweep == NONE {
             self.sweep = core::mem::replace(&mut self.next_sweep, (NONE, NONE)).0;
         }
-        if self.first == NONE { &mut self.sweep } else { &mut self.first }
+        if self.again == NONE { &mut self.sweep } else { &mut self.again }
     }
 
     /// Takes the beginning of that list, up to a request.
@@ -310,11 +309,11 @@ impl Requests {
         *self.turn() = core::mem::replace(&mut self.of(last).next, NONE);
     }
 
-    /// Puts a request behind those that go first.
-    fn put_first(&mut self, request: u16) {
-        let mut last = self.first;
+    /// Puts a request behind those that go once more.
+    fn put_again(&mut self, request: u16) {
+        let mut last = self.again;
         if last == NONE {
-            self.first = request;
+            self.again = request;
             return;
         }
         while self.of(last).next != NONE {

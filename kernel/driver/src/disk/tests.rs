@@ -356,6 +356,25 @@ fn what_comes_during_a_sweep_waits_for_the_next_one() {
 }
 
 #[test]
+fn flushes_that_wait_go_as_one_and_keep_nothing_waiting() {
+    let mut bench = Bench::new();
+    // All places of the device but one stay taken.
+    let last = busy(&mut bench).pop().expect("it is busy");
+    bench.ask(operation::READ, 50 * 4096, 1, &[11], 0);
+    bench.ask(operation::FLUSH, 0, 2, &[], 0);
+    bench.ask(operation::FLUSH, 0, 3, &[], 0);
+    let (mut head, mut ended) = (last, Vec::new());
+    for status in 4..8 {
+        bench.answer_to(head, 0);
+        ended.extend(core::iter::from_fn(|| bench.finish(0)).map(|(status, ..)| status));
+        bench.disk.go_on();
+        head = bench.next().expect("one more request").0;
+        bench.ask(operation::FLUSH, 0, status, &[], 0);
+    }
+    assert_eq!(ended[1..], [2, 3, 1, 4, 5]);
+}
+
+#[test]
 fn fault_75_what_waits_ends_by_a_reset_with_its_pins() {
     let mut bench = Bench::new();
     let _ = busy(&mut bench);
