@@ -123,6 +123,7 @@ pub(crate) fn start(archive: &'static [u8]) -> Outcome<Session> {
     let file =
         |name: &str| cpio::find(archive, name.as_bytes()).ok_or_else(|| format!("the boot archive has no {name}"));
     runtime::heap::provide_by(|pages| exos::budget::spare(Resource::Page) >= pages);
+    runtime::heap::in_parts();
     let text = file(COMMAND)?;
     let parsed = command::parse(text)?;
     let session = refused("a key", key::derive(KeyIndex::FIRST, Rights::ALL, 0))?;

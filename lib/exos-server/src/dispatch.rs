@@ -27,7 +27,7 @@ use vfs::dcache::{Dcache, word_of};
 use vfs::file_data::PageStorage;
 use vfs::file_lock::Locks;
 use vfs::handle::{Handle, node_of, place_of, right, unmapped};
-use vfs::id_map::NumberMap;
+use vfs::id_map::{NumberMap, give_room_back};
 use vfs::inode::NodeId;
 use vfs::mount_table::Location;
 use vfs::namespace::{FileTree, Fresh, FsCredentials, ROOT, access};
@@ -704,6 +704,7 @@ impl FileServer {
         *count -= 1;
         if *count == 0 {
             client.holds.remove(&handle.to_word());
+            give_room_back(&mut client.holds);
         }
         self.let_go(handle)
     }

@@ -16,6 +16,8 @@ const LEVELS: usize = 4;
 const BITS: u32 = 6;
 const SLOTS: usize = 1 << BITS;
 const NONE: u32 = u32::MAX;
+/// Timers for which there is room, whatever becomes of them.
+const SMALL: usize = 128;
 
 #[derive(Clone, Copy, Debug)]
 struct Node {
@@ -69,6 +71,14 @@ impl Wheel {
         if self.nodes.get(timer as usize).is_some_and(|node| node.slot != NONE) {
             self.unlink(timer);
             self.armed -= 1;
+            self.forget_unused();
+        }
+    }
+
+    /// Gives back the room of many timers once none is armed.
+    fn forget_unused(&mut self) {
+        if self.armed == 0 && self.nodes.len() > SMALL {
+            self.nodes = Vec::new();
         }
     }
 
@@ -166,6 +176,7 @@ impl Wheel {
                 timer = next;
             }
         }
+        self.forget_unused();
     }
 
     /// A time not after the earliest deadline; exact for deadlines less than 64 ms away.

@@ -7,6 +7,7 @@
 //!     +128 KiB               windows of this environment
 //!     +512 KiB               for the library OS
 //! AREA + 1 MiB           HEAP     one heap an address space, of at most 64 GiB
+//! HEAP + 64 GiB          the parts of a heap in parts
 //! LIBRARY_BASE + 320 GiB STACKS   one stack of at most 16 MiB every 16 MiB, an unmapped page below it
 //! ```
 //!
@@ -30,6 +31,10 @@ pub const LIBRARY: u64 = 512 << 10;
 pub const HEAP: u64 = AREA + (1 << 20);
 /// Bytes that it can grow to.
 pub const HEAP_BYTES: u64 = 64 << 30;
+/// Where the parts of a heap in parts lie.
+pub const HEAP_PARTS: u64 = HEAP + HEAP_BYTES;
+/// Bytes of all parts.
+pub const HEAP_PARTS_BYTES: u64 = 33 << 30;
 /// Where stacks begin.
 pub const STACKS: u64 = LIBRARY_BASE + (320 << 30);
 /// Bytes that one stack can grow to.
@@ -64,7 +69,7 @@ pub const fn stack_end(area: u64) -> u64 {
 const AREA_BYTES: u64 = (1 + abi::limits::PRIVATE_PAGES as u64) * abi::limits::PAGE_SIZE;
 const _: () = assert!(AREA_BYTES <= WINDOWS && WINDOWS < LIBRARY && AREA + LIBRARY < HEAP);
 const _: () = assert!(HEAP < AREA + AREA_ALIGNMENT && AREA.is_multiple_of(AREA_ALIGNMENT));
-const _: () = assert!(AREA + HEAP_BYTES + (128 << 30) <= LIBRARY_BASE);
+const _: () = assert!(HEAP_PARTS + HEAP_PARTS_BYTES + (95 << 30) <= LIBRARY_BASE);
 const _: () = assert!(STACKS + AREA_COUNT * STACK_BYTES <= abi::memory_map::LIBRARY_END);
 
 #[cfg(test)]

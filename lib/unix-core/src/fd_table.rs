@@ -12,6 +12,9 @@ pub const HARD_LIMIT: usize = 4096;
 /// The most that a privileged process may ask for: `fs.nr_open`.
 pub const LIMIT_MOST: usize = 1 << 20;
 
+/// Descriptors for which a table keeps room, whatever becomes of them.
+const SMALL: usize = 1024;
+
 /// One open descriptor.
 #[derive(Clone, Debug)]
 struct Slot<T> {
@@ -182,6 +185,42 @@ impl<T> FdTable<T> {
         let slot = self.slots.get_mut(number)?.take()?;
         self.open -= usize::from(number < self.limit);
         self.full_below = self.full_below.min(number);
+        if self.slots.capacity() > SMALL {
+            self.give_room_back();
+        }
         Some(slot.file)
+    }
+
+    /// Gives back the room of a large table, where there is memory for one with a quarter of it that is enough.
+    #[cold]
+    fn give_room_back(&mut self) {
+        while let Some(None) = self.slots.last() {
+            self.slots.pop();
+        }
+        let mut smaller = Vec::new();
+        let room = self.slots.capacity() / 4;
+        if self.slots.len() < room / 2 && smaller.try_reserve_exact(room).is_ok() {
+            smaller.append(&mut self.slots);
+            self.slots = smaller;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_room_is_kept_for_many_that_were_closed() {
+        let mut table = FdTable { limit: 20_000, ..FdTable::default() };
+        for number in 0..10_000 {
+            assert_eq!(table.add(number, 0, false), Ok(number));
+        }
+        for number in (3..10_000).rev() {
+            assert_eq!(table.take(number), Some(number as u64));
+        }
+        assert!(table.slots.capacity() <= SMALL);
+        assert_eq!((table.get(2), table.get(3)), (Ok(&2), Err(Errno::EBADF)));
+        assert_eq!(table.add(7, 0, false), Ok(3));
     }
 }

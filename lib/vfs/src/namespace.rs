@@ -7,7 +7,7 @@ use crate::dcache::{Changes, Dcache, Named};
 use crate::directory::{DOTS, Entries};
 use crate::extended_attribute::Attributes;
 use crate::file_data::PageStorage;
-use crate::id_map::NumberMap;
+use crate::id_map::{NumberMap, give_room_back};
 use crate::inode::{Body, Inode, NodeId, Status};
 use crate::inotify::{Watches, directory_bit};
 use crate::mount_table::{FIRST, Location, Mounts};
@@ -730,6 +730,7 @@ impl<S: PageStorage> FileTree<S> {
         if self.nodes.get(&id).is_some_and(Inode::is_forgotten)
             && let Some(Inode { body, volume, attributes, .. }) = self.nodes.remove(&id)
         {
+            give_room_back(&mut self.nodes);
             self.former_names.remove(&id);
             self.count_one_less(volume);
             self.give_pages(volume, attributes.pages);

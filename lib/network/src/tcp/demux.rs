@@ -24,6 +24,8 @@ struct Slot {
 
 const EMPTY: Slot = Slot { hash: 0, target: None };
 const LEAST: usize = 16;
+/// Slots that stay, whatever becomes of their entries.
+const SMALL: usize = 256;
 
 #[derive(Debug, Default)]
 pub struct Demux {
@@ -80,8 +82,21 @@ impl Demux {
     }
 
     fn resize(&mut self, count: usize) {
-        let old = core::mem::replace(&mut self.slots, alloc::vec![EMPTY; count]);
-        for slot in old {
+        self.move_to(alloc::vec![EMPTY; count]);
+    }
+
+    /// Moves the entries to a quarter of the slots, where there is memory for these.
+    fn move_to_less(&mut self) {
+        let (mut slots, count) = (Vec::new(), self.slots.len() / 4);
+        if slots.try_reserve_exact(count).is_ok() {
+            slots.resize(count, EMPTY);
+            self.move_to(slots);
+        }
+    }
+
+    /// Moves the entries to empty slots.
+    fn move_to(&mut self, slots: Vec<Slot>) {
+        for slot in core::mem::replace(&mut self.slots, slots) {
             if let Some(target) = slot.target {
                 self.place_new(slot.hash, target);
             }
@@ -103,8 +118,8 @@ impl Demux {
         }
         self.close_gap(at);
         self.used -= 1;
-        if self.used == 0 {
-            self.slots = Vec::new();
+        if self.used * 16 < self.slots.len() && self.slots.len() > SMALL {
+            self.move_to_less();
         }
         true
     }
@@ -129,6 +144,24 @@ impl Demux {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn hash(index: u32) -> u64 {
+        u64::from(index).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    #[test]
+    fn no_room_is_kept_for_many_that_are_gone() {
+        let mut demux = Demux::default();
+        (0..10_000).for_each(|index| demux.insert(hash(index), Target::Block(index)));
+        for index in 3..10_000 {
+            assert!(demux.remove(hash(index), Target::Block(index)));
+        }
+        assert!(demux.slots.len() <= SMALL);
+        for index in 0..6 {
+            let found = demux.find(hash(index), |target| target == Target::Block(index));
+            assert_eq!(found.is_some(), index < 3);
+        }
+    }
 
     #[test]
     fn agrees_with_a_list_under_collisions() {

@@ -2,35 +2,33 @@
 //! Small blocks come in sizes of [`CLASS_BYTES`] apart. Of each size, those that were freed last are given out first,
 //! without a search: most allocations live as long as one call.
 //!
+//! It lies in one arena, which `fork` copies. A heap that lies [`in_parts`] gives back what was freed anywhere in it.
+//!
 //! A handler of exceptions must not allocate: the exception may have come from within the allocator.
 
-use crate::area::{self, Area};
+mod arena;
+mod mapping;
+mod parts;
+
+use self::arena::{Arena, Blocks, GROWTH_PAGES};
+use self::mapping::Provider;
+use self::parts::Parts;
+use crate::area::Area;
 use crate::critical_section::{self, CriticalSection};
-use crate::exposed;
 use crate::layout::{AREA_COUNT, HEAP, HEAP_BYTES};
 use crate::lock::{Held, OwnerLock};
 use abi::limits::PAGE_SIZE;
-use abi::{Error, Failure, PageNumber};
+use abi::{Error, Failure};
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
-use core::ptr::{NonNull, null_mut};
+use core::ptr::null_mut;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use talc::DefaultBinning;
 use talc::base::Talc;
 use talc::source::Manual;
 
-/// Pages that the heap begins with, and grows by at least.
-const GROWTH_PAGES: u64 = 2;
 /// Bytes that are left free at the end, at least, when it is made shorter.
 const MARGIN: u64 = PAGE_SIZE / 2;
-/// Pages of page tables that growing may take in addition to one for so many pages.
-const TABLES: u64 = 4;
-const IN_A_TABLE: u64 = 512;
-/// Pages that are given back at once.
-const GIVEN_AT_ONCE: u64 = 32;
-/// More pages than there can be.
-const TOO_MANY: u64 = u64::MAX >> 1;
 
 /// Lies in the first page of the heap itself.
 struct Heap {
@@ -39,6 +37,9 @@ struct Heap {
     /// Places for environment areas in this address space that are taken, as bits.
     areas: [AtomicU64; AREA_COUNT as usize / 64],
 }
+
+/// Bytes of freed blocks after which the ends of arenas are looked at: what is free there goes back.
+const FREED: usize = 1 << 20;
 
 /// Sizes of small blocks are multiples of this.
 const CLASS_BYTES: usize = 32;
@@ -94,13 +95,15 @@ impl Recent {
 
 struct State {
     recent: [Recent; CLASSES],
-    talc: Talc<Manual, DefaultBinning>,
-    /// End of what `talc` was given.
-    end: NonNull<u8>,
-    /// End of what is mapped, which may be behind that.
-    mapped_end: u64,
+    talc: Blocks,
+    /// The arena of every heap.
+    arena: Arena,
     /// See [`provide_by`].
-    provider: Option<fn(u64) -> bool>,
+    provider: Provider,
+    /// Bytes freed since the ends of arenas were looked at.
+    freed: usize,
+    /// See [`in_parts`].
+    parts: Option<&'static mut Parts>,
 }
 
 /// The allocator of every program: finds the heap by the environment area.
@@ -215,7 +218,7 @@ unsafe fn give_back(memory: *mut u8, layout: Layout, section: Option<CriticalSec
     let Some(heap) = heap() else { return };
     let _held = heap.lock.acquire();
     // SAFETY: the lock is held, and `search` made the block of this layout.
-    unsafe { (*heap.state.get()).talc.deallocate(memory, class_of(layout).map_or(layout, layout_of)) };
+    unsafe { (*heap.state.get()).give_up(memory, class_of(layout).map_or(layout, layout_of)) };
 }
 
 /// The heap of this address space; made when it is first asked for.
@@ -238,10 +241,12 @@ fn create() -> Option<&'static Heap> {
     // SAFETY: the layout keeps this range for the heap, and there is none yet.
     unsafe { crate::address_space::own().back_with_fresh_pages(HEAP, GROWTH_PAGES) }.ok()?;
     let start = HEAP + (size_of::<Heap>() as u64).next_multiple_of(64);
-    let mut talc = Talc::new(Manual);
+    let (mut talc, mut arena) = (Talc::new(Manual), Arena::mapped(start, HEAP + bytes, HEAP + HEAP_BYTES));
     // SAFETY: the memory behind the record was just mapped and belongs to nobody else.
-    let end = unsafe { talc.claim(start as *mut u8, (HEAP + bytes - start) as usize) }?;
-    let state = State { recent: [Recent::NONE; CLASSES], talc, end, mapped_end: HEAP + bytes, provider: None };
+    if !unsafe { arena.grow(&mut talc, 0, None) } {
+        return None;
+    }
+    let state = State { recent: [Recent::NONE; CLASSES], talc, arena, provider: None, freed: 0, parts: None };
     let heap = Heap { lock: OwnerLock::new(), state: UnsafeCell::new(state), areas: [const { AtomicU64::new(0) }; _] };
     heap.areas[0].store(1, Relaxed);
     // SAFETY: as above; the record fits before `start`.
@@ -253,6 +258,9 @@ fn create() -> Option<&'static Heap> {
 impl State {
     /// A fresh block. The size is not zero, by the contract of `alloc`.
     fn search(&mut self, layout: Layout) -> *mut u8 {
+        if let Some(place) = self.parts.as_mut().and_then(|parts| parts.take_place(layout)) {
+            return self.fill_place(place, layout);
+        }
         loop {
             // SAFETY: the size is not zero.
             if let Some(memory) = unsafe { self.talc.try_allocate(layout) } {
@@ -264,30 +272,65 @@ impl State {
         }
     }
 
-    /// Has room for at least `bytes` more: what is mapped and not in use, or further pages.
-    fn grow(&mut self, bytes: usize) -> bool {
-        if self.used_end() >= self.mapped_end && !self.map_more(bytes) {
-            return false;
+    /// A large block in its place; null where there are no pages for it.
+    fn fill_place(&mut self, place: u64, layout: Layout) -> *mut u8 {
+        // SAFETY: the place was free, so that nothing is mapped there.
+        if unsafe { mapping::map(place, parts::pages_of(layout), self.provider) } {
+            return place as *mut u8;
         }
-        // SAFETY: `end` is the end of the heap that `talc` was given; the memory up to the new end is mapped and free.
-        self.end = unsafe { self.talc.extend(self.end, self.mapped_end as *mut u8) };
-        true
+        self.give_place_back(place, layout);
+        null_mut()
     }
 
-    /// Where the pages end that `talc` was given.
-    fn used_end(&self) -> u64 {
-        (self.end.as_ptr() as u64).next_multiple_of(PAGE_SIZE)
+    fn give_place_back(&mut self, place: u64, layout: Layout) {
+        if let Some(parts) = &mut self.parts {
+            parts.give_place_back(place, layout);
+        }
+    }
+
+    /// Gives up a block.
+    ///
+    /// # Safety
+    /// `search` made it of this layout, and no code uses it.
+    unsafe fn give_up(&mut self, block: *mut u8, layout: Layout) {
+        if parts::has_place(block) {
+            // SAFETY: the place has the pages of its block, and nothing else.
+            unsafe { mapping::free(block as u64, parts::pages_of(layout)) };
+            return self.give_place_back(block as u64, layout);
+        }
+        // SAFETY: by the contract.
+        unsafe { self.talc.deallocate(block, layout) };
+        self.freed += layout.size();
+        if self.freed >= FREED {
+            self.release_ends();
+        }
+    }
+
+    /// Has room for at least `bytes` more: what is mapped and not in use, or further pages.
+    fn grow(&mut self, bytes: usize) -> bool {
+        let arena = self.parts.as_mut().and_then(|parts| parts.arena_for(bytes)).unwrap_or(&mut self.arena);
+        // SAFETY: the lock is held.
+        unsafe { arena.grow(&mut self.talc, bytes, self.provider) }
     }
 
     /// Takes the pages at the end from `talc` of which nothing is in use, but for some room.
     fn make_shorter(&mut self) {
-        // SAFETY: `end` is the end of the heap that `talc` was given.
-        let reserved = unsafe { self.talc.reserved(self.end) }.up_to.as_ptr() as u64;
-        let wanted = (reserved + MARGIN).next_multiple_of(PAGE_SIZE);
-        if wanted < self.used_end() {
-            // SAFETY: as above. There is more than nothing left.
-            self.end = unsafe { self.talc.truncate(self.end, wanted as *mut u8) }.unwrap_or(self.end);
+        // SAFETY: the lock is held.
+        unsafe { self.arena.make_shorter(&mut self.talc, MARGIN) };
+    }
+
+    /// Frees the pages at the ends of all arenas in which nothing is in use: how many.
+    fn release_ends(&mut self) -> u64 {
+        self.freed = 0;
+        self.release_kept();
+        self.make_shorter();
+        let mut freed = self.arena.free_end(self.parts.is_some());
+        for arena in self.parts.iter_mut().flat_map(|parts| &mut parts.arenas) {
+            // SAFETY: the lock is held.
+            unsafe { arena.make_shorter(&mut self.talc, 0) };
+            freed += arena.free_end(true);
         }
+        freed
     }
 
     /// Gives the kept blocks back to `talc`, which can then take them together with their neighbours.
@@ -303,50 +346,6 @@ impl State {
             }
         }
     }
-
-    /// Frees the pages behind what `talc` has: how many. It stops at a page that is another environment's.
-    fn free_end(&mut self) -> u64 {
-        let (space, mut freed) = (crate::address_space::own(), 0);
-        while self.used_end() < self.mapped_end {
-            // All of them in one table.
-            let from = self.used_end().max((self.mapped_end - 1) & !(IN_A_TABLE * PAGE_SIZE - 1));
-            let count = ((self.mapped_end - from) / PAGE_SIZE).min(GIVEN_AT_ONCE);
-            let (start, mut pages) = (self.mapped_end - count * PAGE_SIZE, [PageNumber::NONE; GIVEN_AT_ONCE as usize]);
-            let pages = &mut pages[..count as usize];
-            let is_own = |page: &PageNumber| exposed::page(*page).is_some_and(|info| info.owner() == area::number());
-            // SAFETY: nothing lies behind what `talc` has, and the lock is held.
-            if !space.pages_at(start, pages)
-                || !pages.iter().all(is_own)
-                || unsafe { space.unmap(start, count) }.is_err()
-            {
-                break;
-            }
-            self.mapped_end = start;
-            freed += pages.iter().filter(|page| space.tables.free(**page).is_ok()).count() as u64;
-        }
-        freed
-    }
-
-    /// Maps at least `bytes` more.
-    fn map_more(&mut self, bytes: usize) -> bool {
-        let pages = (bytes as u64).div_ceil(PAGE_SIZE).saturating_add(1).max(GROWTH_PAGES);
-        let room = (HEAP + HEAP_BYTES - self.mapped_end) / PAGE_SIZE;
-        if pages > room {
-            return false;
-        }
-        if self.provider.is_some_and(|provide| !provide(pages + pages / IN_A_TABLE + TABLES)) {
-            return false;
-        }
-        // SAFETY: the range lies behind what is mapped, in what the layout keeps for the heap.
-        let grown = unsafe { crate::address_space::own().back_with_fresh_pages(self.mapped_end, pages) };
-        if grown.is_err() {
-            // They could be had, and are not there: who provides hears that it is so.
-            let _ = self.provider.map(|provide| provide(TOO_MANY));
-            return false;
-        }
-        self.mapped_end += pages * PAGE_SIZE;
-        true
-    }
 }
 
 /// From now on `provider` is called with the number of pages that the heap is about to take. Where budgets are filled
@@ -357,6 +356,23 @@ pub fn provide_by(provider: fn(u64) -> bool) {
         let _held = heap.lock.acquire();
         // SAFETY: the lock is held.
         unsafe { (*heap.state.get()).provider = Some(provider) };
+    }
+}
+
+/// From now on the heap lies in parts: what is freed goes back wherever it lies. It is for environments that live long,
+/// may free each other's pages, and are never copied by `fork`.
+pub fn in_parts() {
+    let Some(heap) = heap() else { return };
+    let _held = heap.lock.acquire();
+    // SAFETY: the lock is held.
+    let state = unsafe { &mut *heap.state.get() };
+    let record: *mut Parts = state.search(Layout::new::<Parts>()).cast();
+    if state.parts.is_none() && !record.is_null() {
+        // SAFETY: a fresh block of this layout, which is never given up.
+        state.parts = Some(unsafe {
+            Parts::make_at(record);
+            &mut *record
+        });
     }
 }
 
@@ -397,7 +413,7 @@ pub fn begin_copy(area: u64) {
         heap.areas[area as usize / 64].store(1 << (area % 64), Relaxed);
         // SAFETY: nobody else is in this address space yet.
         let state = unsafe { &mut *heap.state.get() };
-        state.mapped_end = state.used_end();
+        state.arena.begin_copy();
     }
 }
 
@@ -409,7 +425,7 @@ pub fn make_shorter() -> usize {
         // SAFETY: the lock is held.
         let state = unsafe { &mut *heap.state.get() };
         state.make_shorter();
-        ((state.used_end() - HEAP) / PAGE_SIZE) as usize
+        ((state.arena.used_end() - HEAP) / PAGE_SIZE) as usize
     })
 }
 
@@ -419,10 +435,7 @@ pub fn release_end() -> u64 {
     let Some(heap) = made() else { return 0 };
     let Some(_held) = heap.lock.try_acquire() else { return 0 };
     // SAFETY: the lock is held.
-    let state = unsafe { &mut *heap.state.get() };
-    state.release_kept();
-    state.make_shorter();
-    state.free_end()
+    unsafe { (*heap.state.get()).release_ends() }
 }
 
 /// What is in use of the heap of this address space, in whole pages.
@@ -433,7 +446,7 @@ pub fn range() -> (u64, u64) {
 /// The same for the holder of the heap, who copies it.
 pub fn range_of_held(_held: &Option<Held<'static>>) -> (u64, u64) {
     // SAFETY: the lock is held.
-    heap().map_or((HEAP, HEAP), |heap| (HEAP, unsafe { (*heap.state.get()).used_end() }))
+    heap().map_or((HEAP, HEAP), |heap| (HEAP, unsafe { (*heap.state.get()).arena.used_end() }))
 }
 
 /// Makes sure that there is a heap, and says where: an environment that comes to share the address space is given it.
