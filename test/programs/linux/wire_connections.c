@@ -12,7 +12,7 @@
 enum { ECHO = 7, MESSAGES = 3, TEXT = 64 };
 // What may be kept of connections that are gone, in KiB: of few, and of each of many. What a further round may take in
 // addition. Of MANY, all are gone once the time is over in which an address and port stay in use (TIME_WAIT, 60 s).
-static const long KEPT = 4 << 10, KEPT_EACH = 2, GROWN = 768;
+static const long KEPT = 4 << 10, KEPT_EACH = 2, GROWN = 1 << 10;
 enum { MANY = 2000, PATIENCE = 90 };
 
 static void fail(const char *what, int which) {

@@ -67,6 +67,8 @@ pub(super) struct Keeper {
     listeners: Vec<((Endpoint, bool), Handle)>,
     /// A stream could send nothing because all of them together have too much on the way.
     pub(super) is_starved: bool,
+    /// The most connections at a time since there was none.
+    most: usize,
     begun: u64,
 }
 
@@ -131,6 +133,7 @@ fn open(state: &'static Lock<Server>) -> core::result::Result<Keeper, alloc::str
         listening: BTreeMap::new(),
         listeners: Vec::new(),
         is_starved: false,
+        most: 0,
         begun: runtime::clock::now(),
     })
 }
@@ -159,6 +162,7 @@ impl Keeper {
             }
             self.stack.flush(now);
             if !self.stack.link().card.ring.has_frame() {
+                self.give_room_back();
                 self.sleep(notice, work, received);
             }
         }
@@ -168,6 +172,15 @@ impl Keeper {
     fn growth(&self) -> usize {
         const CONNECTION: usize = 2048;
         SEND_TOTAL + (self.streams.len() + MANY) * CONNECTION
+    }
+
+    /// When the last of many connections has gone, the room that they had goes back.
+    fn give_room_back(&mut self) {
+        let connections = self.stack.tcp.census().iter().sum();
+        self.most = self.most.max(connections);
+        if connections == 0 && core::mem::take(&mut self.most) >= MANY {
+            runtime::heap::release_end();
+        }
     }
 
     fn sleep(&self, notice: &'static [AtomicU64], work: u64, received: u64) {

@@ -38,8 +38,10 @@ struct Heap {
     areas: [AtomicU64; AREA_COUNT as usize / 64],
 }
 
-/// Bytes of freed blocks after which the ends of arenas are looked at: what is free there goes back.
+/// Bytes of freed blocks after which the ends of arenas are looked at: what is free there goes back. Larger blocks than
+/// SMALL do not count: they are buffers, and come again at once.
 const FREED: usize = 1 << 20;
+const SMALL: usize = 1 << 10;
 
 /// Sizes of small blocks are multiples of this.
 const CLASS_BYTES: usize = 32;
@@ -100,7 +102,7 @@ struct State {
     arena: Arena,
     /// See [`provide_by`].
     provider: Provider,
-    /// Bytes freed since the ends of arenas were looked at.
+    /// Bytes of small blocks freed since the ends of arenas were looked at.
     freed: usize,
     /// See [`in_parts`].
     parts: Option<&'static mut Parts>,
@@ -258,8 +260,13 @@ fn create() -> Option<&'static Heap> {
 impl State {
     /// A fresh block. The size is not zero, by the contract of `alloc`.
     fn search(&mut self, layout: Layout) -> *mut u8 {
-        if let Some(place) = self.parts.as_mut().and_then(|parts| parts.take_place(layout)) {
-            return self.fill_place(place, layout);
+        if let Some(parts) = &mut self.parts {
+            if let Some(place) = parts.take_kept(layout) {
+                return place as *mut u8;
+            }
+            if let Some(place) = parts.take_place(layout) {
+                return self.fill_place(place, layout);
+            }
         }
         loop {
             // SAFETY: the size is not zero.
@@ -294,15 +301,28 @@ impl State {
     /// `search` made it of this layout, and no code uses it.
     unsafe fn give_up(&mut self, block: *mut u8, layout: Layout) {
         if parts::has_place(block) {
-            // SAFETY: the place has the pages of its block, and nothing else.
-            unsafe { mapping::free(block as u64, parts::pages_of(layout)) };
-            return self.give_place_back(block as u64, layout);
+            // SAFETY: by the contract.
+            return unsafe { self.give_up_place(block as u64, layout) };
         }
         // SAFETY: by the contract.
         unsafe { self.talc.deallocate(block, layout) };
-        self.freed += layout.size();
-        if self.freed >= FREED {
-            self.release_ends();
+        if layout.size() <= SMALL {
+            self.freed += layout.size();
+            if self.freed >= FREED {
+                self.release_ends();
+            }
+        }
+    }
+
+    /// Gives up the block of a place.
+    ///
+    /// # Safety
+    /// As for [`Self::give_up`].
+    unsafe fn give_up_place(&mut self, place: u64, layout: Layout) {
+        if !self.parts.as_mut().is_some_and(|parts| parts.keep(place, layout)) {
+            // SAFETY: the place has the pages of its block, and nothing else.
+            unsafe { mapping::free(place, parts::pages_of(layout)) };
+            self.give_place_back(place, layout);
         }
     }
 
@@ -319,9 +339,13 @@ impl State {
         unsafe { self.arena.make_shorter(&mut self.talc, MARGIN) };
     }
 
-    /// Frees the pages at the ends of all arenas in which nothing is in use: how many.
+    /// Frees the pages at the ends of all arenas in which nothing is in use: how many. Kept places go back, too.
     fn release_ends(&mut self) -> u64 {
         self.freed = 0;
+        while let Some((place, pages)) = self.parts.as_mut().and_then(|parts| parts.give_kept_back()) {
+            // SAFETY: no block lies there.
+            unsafe { mapping::free(place, pages) };
+        }
         self.release_kept();
         self.make_shorter();
         let mut freed = self.arena.free_end(self.parts.is_some());

@@ -2,7 +2,7 @@
 //! much to remember now and then.
 //!
 //! - Each large block has pages of its own. They have places: [`PLACES`] of each size, and sizes are powers of two. Of
-//!   a place, the pages that its block reaches into are mapped, and nothing else.
+//!   a large place, the pages that its block reaches into are mapped, and nothing else.
 //! - All others lie in small arenas, so that a block which stays keeps the pages below it in its own arena alone.
 //!
 //! What finds neither place nor arena lies in the one arena of every heap. `fork` copies that one alone.
@@ -16,6 +16,9 @@ use core::alloc::Layout;
 const SMALLEST: usize = 32 << 10;
 /// Sizes of places; the largest holds [`SMALLEST`] `<< (SIZES - 1)` bytes.
 const SIZES: usize = 15;
+/// Of so many sizes, the smallest ones, the block that was freed last keeps its pages for the next one: these are
+/// buffers, which come again at once. Such a place has all its pages.
+const KEPT_SIZES: usize = 4;
 /// Places of each size.
 const PLACES: u32 = u32::BITS;
 /// Bytes of an arena.
@@ -32,6 +35,8 @@ const _: () = assert!(FIRST_ARENA + ARENAS as u64 * ARENA_BYTES <= HEAP_PARTS + 
 pub(super) struct Parts {
     /// Which places are taken, as bits.
     taken: [u32; SIZES],
+    /// Places without a block that have their pages, one of each of these sizes; 0: none has.
+    kept: [u64; KEPT_SIZES],
     pub(super) arenas: [Arena; ARENAS],
 }
 
@@ -54,7 +59,14 @@ pub(super) fn has_place(block: *mut u8) -> bool {
 
 /// The pages that a large block takes.
 pub(super) fn pages_of(layout: Layout) -> u64 {
-    (layout.size() as u64).div_ceil(PAGE_SIZE)
+    match size_of_place(layout) {
+        Some(size @ ..KEPT_SIZES) => pages_of_kept(size),
+        _ => (layout.size() as u64).div_ceil(PAGE_SIZE),
+    }
+}
+
+const fn pages_of_kept(size: usize) -> u64 {
+    ((SMALLEST as u64) << size) / PAGE_SIZE
 }
 
 impl Parts {
@@ -64,9 +76,10 @@ impl Parts {
     /// The memory is a fresh block of this layout.
     pub(super) unsafe fn make_at(record: *mut Self) {
         let start = |index: usize| FIRST_ARENA + index as u64 * ARENA_BYTES;
-        // SAFETY: by the contract; both fields are written.
+        // SAFETY: by the contract; every field is written.
         unsafe {
             (&raw mut (*record).taken).write([0; SIZES]);
+            (&raw mut (*record).kept).write([0; KEPT_SIZES]);
             for index in 0..ARENAS {
                 (&raw mut (*record).arenas[index]).write(Arena::new(start(index), start(index + 1)));
             }
@@ -86,9 +99,34 @@ impl Parts {
 
     /// Gives back the place that begins at an address, from which on nothing is mapped any more.
     pub(super) fn give_place_back(&mut self, address: u64, layout: Layout) {
-        let Some(size) = size_of_place(layout) else { return };
+        if let Some(size) = size_of_place(layout) {
+            self.free_place(address, size);
+        }
+    }
+
+    fn free_place(&mut self, address: u64, size: usize) {
         let index = (address - HEAP_PARTS - place_offset(size, 0)) / ((SMALLEST as u64) << size);
         self.taken[size] &= !(1 << index);
+    }
+
+    /// A place that has its pages, for a large block.
+    pub(super) fn take_kept(&mut self, layout: Layout) -> Option<u64> {
+        let kept = self.kept.get_mut(size_of_place(layout)?)?;
+        Some(core::mem::take(kept)).filter(|place| *place != 0)
+    }
+
+    /// Keeps a place with its pages, whose block is gone, if none of its size is kept.
+    pub(super) fn keep(&mut self, address: u64, layout: Layout) -> bool {
+        let kept = size_of_place(layout).and_then(|size| self.kept.get_mut(size)).filter(|kept| **kept == 0);
+        kept.map(|kept| *kept = address).is_some()
+    }
+
+    /// Gives back a place that was kept: its address and its pages, which are to be freed.
+    pub(super) fn give_kept_back(&mut self) -> Option<(u64, u64)> {
+        let size = self.kept.iter().position(|kept| *kept != 0)?;
+        let address = core::mem::take(&mut self.kept[size]);
+        self.free_place(address, size);
+        Some((address, pages_of_kept(size)))
     }
 
     /// The first arena that can grow by so many bytes.
@@ -142,6 +180,19 @@ mod tests {
             parts.give_place_back(*address, *layout);
             assert_eq!(parts.take_place(*layout), Some(*address));
         }
+    }
+
+    #[test]
+    fn one_place_of_each_small_size_is_kept() {
+        let (mut parts, layouts) = (parts(), [layout(SMALLEST + 1), layout(2 * SMALLEST), layout(16 * SMALLEST)]);
+        let places = layouts.map(|layout| parts.take_place(layout).unwrap());
+        assert_eq!(parts.take_kept(layouts[0]), None);
+        assert_eq!(places.map(|place| parts.keep(place, layouts[0])), [true, false, false]);
+        assert!(!parts.keep(places[2], layouts[2]));
+        assert_eq!((parts.take_kept(layouts[2]), parts.take_kept(layouts[1])), (None, Some(places[0])));
+        assert!(parts.keep(places[0], layouts[0]));
+        assert_eq!(parts.give_kept_back(), Some((places[0], pages_of(layouts[0]))));
+        assert_eq!((parts.give_kept_back(), parts.take_place(layouts[1])), (None, Some(places[0])));
     }
 
     #[test]

@@ -76,8 +76,8 @@ fn in_parts_large_blocks_go_back_at_once(_: &World) -> Outcome {
     // Tables for the places, and pages of the stack, come with the first two rounds.
     let mut before = 0;
     for round in 0..200 {
-        let (first, second) = (filled(32 * KIB + round, round), filled(MIB - round, round + 1));
-        check!(used() >= before + 8 + 255, "large blocks lie in no pages of their own");
+        let (first, second) = (filled(257 * KIB + round, round), filled(MIB - round, round + 1));
+        check!(used() >= before + 64 + 255, "large blocks lie in no pages of their own");
         drop(first);
         check!(second.iter().all(|byte| *byte == (round + 1) as u8), "bytes of the block that stays changed");
         drop(second);
@@ -86,7 +86,10 @@ fn in_parts_large_blocks_go_back_at_once(_: &World) -> Outcome {
     }
     // More of a size than there are places: the rest lies elsewhere, and comes back as well.
     let many: Vec<_> = (0..100).map(|value| filled(40 * KIB, value)).collect();
-    check!(many.iter().enumerate().all(|(value, block)| block.iter().all(|byte| *byte == value as u8)), "bytes changed");
+    check!(
+        many.iter().enumerate().all(|(value, block)| block.iter().all(|byte| *byte == value as u8)),
+        "bytes changed"
+    );
     drop(many);
     heap::release_end();
     check!(used() < before + 60, "blocks beyond the places keep pages");
@@ -103,7 +106,7 @@ fn in_parts_random_blocks_keep_their_bytes(_: &World) -> Outcome {
             let (value, block) = blocks.swap_remove(random.below(blocks.len() as u64) as usize);
             check!(block.iter().all(|byte| *byte == value as u8), "bytes of a block changed");
         } else {
-            let bytes = 1 << random.below(17);
+            let bytes = 1 << random.below(19);
             blocks.push((value, filled(bytes + random.below(bytes as u64) as usize, value)));
         }
     }
