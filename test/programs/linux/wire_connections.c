@@ -12,23 +12,35 @@
 enum { ECHO = 7, MESSAGES = 3, TEXT = 64 };
 // What may be kept of connections that are gone, in KiB: of few, and of each of many. What a further round may take in
 // addition. Of MANY, all are gone once the time is over in which an address and port stay in use (TIME_WAIT, 60 s).
-static const long KEPT = 4 << 10, KEPT_EACH = 2, GROWN = 1 << 10;
-enum { MANY = 2000, PATIENCE = 90 };
+static const long KEPT = 4 << 10, KEPT_EACH = 2, GROWN = 2 << 10;
+enum { MANY = 2000, PATIENCE = 90, SETTLED = 64, LOOKS = 20 };
 
 static void fail(const char *what, int which) {
     printf("%s %d: %s\n", what, which, strerror(errno));
     exit(1);
 }
 
-// Free memory in KiB, once what was closed has been given back.
-static long free_memory(int patience) {
+static long free_now(void) {
     char line[128];
     long free = -1;
-    sleep(patience);
     FILE *file = fopen("/proc/meminfo", "r");
     while (file && fgets(line, sizeof line, file))
         sscanf(line, "MemFree: %ld", &free);
     fclose(file);
+    return free;
+}
+
+// Free memory in KiB, once what was closed has been given back: it rises no more.
+static long free_memory(int patience) {
+    sleep(patience);
+    long free = free_now(), before;
+    for (int look = 0; look < LOOKS; look++) {
+        before = free;
+        sleep(1);
+        free = free_now();
+        if (free - before < SETTLED)
+            break;
+    }
     return free;
 }
 

@@ -12,6 +12,8 @@ use runtime::predicate::Term;
 
 const EDGE: u32 = linux::EPOLLET;
 const ONCE: u32 = linux::EPOLLONESHOT;
+/// Looks at the state, at most, until no event comes meanwhile.
+const LOOKS_FOR_NEWS: u32 = 3;
 /// Events that come with something to read.
 const READABLE: u32 = linux::EPOLLIN | linux::EPOLLRDNORM | linux::EPOLLRDHUP | linux::EPOLLPRI;
 /// Events that are told whether they were asked for or not.
@@ -72,6 +74,21 @@ impl Interest {
 
     pub(super) fn both_stamps(&self, description: &OpenFile) -> [u64; 2] {
         [Event::Readable, Event::Writable].map(|event| if self.wants(event) { description.stamp(event) } else { 0 })
+    }
+
+    /// Events that have come and are to be told, and stamps that hold for them: they were the same before the look at
+    /// the state and after it. So what came in between is told now, and not once more. Where events come faster than
+    /// the looks, the last one may be told again.
+    pub(super) fn news(&self, description: &OpenFile) -> (u32, [u64; 2]) {
+        let mut stamps = self.stamps(description);
+        for _ in 0..LOOKS_FOR_NEWS {
+            let events = self.come(description, stamps);
+            let before = core::mem::replace(&mut stamps, self.stamps(description));
+            if events == 0 || before == stamps {
+                return (events, before);
+            }
+        }
+        (self.come(description, stamps), stamps)
     }
 
     /// Events that have come and are to be told, as of stamps that were read before.

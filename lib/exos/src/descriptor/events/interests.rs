@@ -133,8 +133,7 @@ impl Interests {
             };
             interest.since = 0;
             let Some(description) = interest.watched() else { continue };
-            let stamps = interest.stamps(&description);
-            let events = interest.come(&description, stamps);
+            let (events, stamps) = interest.news(&description);
             if events != 0 && interest.claims(&description, stamps) {
                 interest.tell(stamps, now);
                 tell(events, interest.data);
@@ -152,9 +151,7 @@ impl Interests {
         for (key, interest) in self.busy.iter_mut().filter(|(_, interest)| !interest.spent) {
             give_way();
             let Some(description) = interest.watched() else { continue };
-            // Read before the state: an event that comes between the two is news to the next look.
-            let stamps = interest.stamps(&description);
-            let events = interest.come(&description, stamps);
+            let (events, stamps) = interest.news(&description);
             if events == 0 {
                 interest.since = 0;
                 interest.looks = LOOKS.min(interest.looks + 1);
