@@ -12,7 +12,9 @@ use runtime::predicate::Term;
 
 const EDGE: u32 = linux::EPOLLET;
 const ONCE: u32 = linux::EPOLLONESHOT;
-/// Looks at the state, at most, until no event comes meanwhile.
+/// Interests that ask for news: what was told already does not count.
+const NEWS: u32 = EDGE | linux::EPOLLEXCLUSIVE;
+/// Further looks at the state, at most, until no event comes meanwhile.
 const LOOKS_FOR_NEWS: u32 = 3;
 /// Events that come with something to read.
 const READABLE: u32 = linux::EPOLLIN | linux::EPOLLRDNORM | linux::EPOLLRDHUP | linux::EPOLLPRI;
@@ -66,7 +68,7 @@ impl Interest {
 
     /// Of what is not asked for, nothing is news; nor does a level-triggered interest ask for news.
     pub(super) fn stamps(&self, description: &OpenFile) -> [u64; 2] {
-        if self.events & (EDGE | linux::EPOLLEXCLUSIVE) == 0 {
+        if self.events & NEWS == 0 {
             return [0; 2];
         }
         self.both_stamps(description)
@@ -76,19 +78,29 @@ impl Interest {
         [Event::Readable, Event::Writable].map(|event| if self.wants(event) { description.stamp(event) } else { 0 })
     }
 
-    /// Events that have come and are to be told, and stamps that hold for them: they were the same before the look at
-    /// the state and after it. So what came in between is told now, and not once more. Where events come faster than
-    /// the looks, the last one may be told again.
+    /// Events that have come and are to be told, and stamps that hold for them.
+    #[inline(always)]
     pub(super) fn news(&self, description: &OpenFile) -> (u32, [u64; 2]) {
+        if self.events & NEWS == 0 {
+            return (self.state(description), [0; 2]);
+        }
+        self.settled_news(description)
+    }
+
+    /// The same where stamps count: they are the same before the look at the state and after it. So what comes in
+    /// between is told now, and not once more. Where events come faster than the looks, the last one may be told again.
+    #[inline(never)]
+    fn settled_news(&self, description: &OpenFile) -> (u32, [u64; 2]) {
         let mut stamps = self.stamps(description);
+        let mut events = self.come(description, stamps);
         for _ in 0..LOOKS_FOR_NEWS {
-            let events = self.come(description, stamps);
             let before = core::mem::replace(&mut stamps, self.stamps(description));
             if events == 0 || before == stamps {
                 return (events, before);
             }
+            events = self.come(description, stamps);
         }
-        (self.come(description, stamps), stamps)
+        (events, stamps)
     }
 
     /// Events that have come and are to be told, as of stamps that were read before.
@@ -96,6 +108,11 @@ impl Interest {
         if self.events & EDGE != 0 && self.told == Some(stamps) {
             return 0;
         }
+        self.state(description)
+    }
+
+    /// Events that are asked for, and are there.
+    fn state(&self, description: &OpenFile) -> u32 {
         let state = u32::from(readiness::state(description, self.events as u16 | ALWAYS as u16));
         state & (self.events | ALWAYS)
     }
