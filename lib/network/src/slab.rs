@@ -147,6 +147,7 @@ mod tests {
         assert_eq!((slab.get(first), slab.get(second)), (None, Some(&"second")));
         assert_eq!((slab.len(), slab.remove(7)), (1, None));
     }
+
     #[test]
     fn no_room_is_kept_for_many_that_are_gone() {
         let mut slab = Slab::default();
