@@ -56,7 +56,7 @@ impl Arena {
     /// there is more now.
     ///
     /// # Safety
-    /// `talc` is the heap's, and nobody else is at the heap.
+    /// `talc` is the heap's, and the lock of the heap is held.
     pub(super) unsafe fn grow(&mut self, talc: &mut Blocks, bytes: usize, provider: Provider) -> bool {
         if self.used_end() >= self.mapped_end && !self.map_more(bytes, provider) {
             return false;
