@@ -1,7 +1,7 @@
 //! An arena of a heap: addresses of which the pages from the beginning on are mapped, and `talc` has these as far as it
 //! needs. The end goes back to the kernel when nothing in it is in use.
 
-use super::mapping::{self, Provider};
+use super::mapping::{self, GIVEN_AT_ONCE, IN_A_TABLE, Provider};
 use crate::area;
 use crate::exposed;
 use abi::PageNumber;
@@ -16,9 +16,6 @@ pub(super) type Blocks = Talc<Manual, DefaultBinning>;
 
 /// Pages that an arena grows by at least.
 pub(super) const GROWTH_PAGES: u64 = 2;
-const IN_A_TABLE: u64 = 512;
-/// Pages that are given back at once.
-const GIVEN_AT_ONCE: u64 = 32;
 
 /// The addresses from `start` to `limit`.
 #[derive(Clone, Copy, Debug)]

@@ -9,9 +9,10 @@ pub(super) type Provider = Option<fn(u64) -> bool>;
 
 /// Pages of page tables that growing may take in addition to one for so many pages.
 const TABLES: u64 = 4;
-const IN_A_TABLE: u64 = 512;
+/// Pages that one table maps.
+pub(super) const IN_A_TABLE: u64 = 512;
 /// Pages that are given back at once.
-const GIVEN_AT_ONCE: u64 = 32;
+pub(super) const GIVEN_AT_ONCE: u64 = 32;
 /// More pages than there can be.
 const TOO_MANY: u64 = u64::MAX >> 1;
 
