@@ -40,15 +40,19 @@ pub(super) unsafe fn map(address: u64, pages: u64, provider: Provider) -> bool {
 /// # Safety
 /// No object lies there.
 pub(super) unsafe fn free(address: u64, pages: u64) {
-    let space = address_space::own();
-    for done in (0..pages).step_by(GIVEN_AT_ONCE as usize) {
-        let (start, mut some) = (address + done * PAGE_SIZE, [PageNumber::NONE; GIVEN_AT_ONCE as usize]);
-        let some = &mut some[..(pages - done).min(GIVEN_AT_ONCE) as usize];
+    let (space, mut start, end) = (address_space::own(), address, address + pages * PAGE_SIZE);
+    while start < end {
+        // All of them in one table: only these are found together.
+        let border = (start + 1).next_multiple_of(IN_A_TABLE * PAGE_SIZE);
+        let count = ((end.min(border) - start) / PAGE_SIZE).min(GIVEN_AT_ONCE);
+        let mut some = [PageNumber::NONE; GIVEN_AT_ONCE as usize];
+        let some = &mut some[..count as usize];
         // Those that are not there stay `NONE`.
         space.pages_at(start, some);
         // SAFETY: by the contract.
-        if unsafe { space.unmap(start, some.len() as u64) }.is_ok() {
+        if unsafe { space.unmap(start, count) }.is_ok() {
             space.tables.free_each(some.iter().copied().filter(|page| *page != PageNumber::NONE));
         }
+        start += count * PAGE_SIZE;
     }
 }
