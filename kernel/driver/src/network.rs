@@ -14,16 +14,16 @@
 //! - a device that does not come out of its reset keeps its pages pinned for ever, because it may still read them;
 //! - whatever a device says about a frame, the pieces of the frame lie in buffers that it was given.
 
-use abi::PageNumber;
 use abi::device::State;
 use abi::limits::TRANSFER_PATIENCE;
+use abi::{EnvironmentId, PageNumber};
 use core::sync::atomic::{AtomicU64, Ordering};
 use machine::boot::Boot;
 use machine::boot_memory::BootMemory;
 use machine::dma::{DeviceBuffer, Direction, Part, Pinned, Segment};
 use machine::layout::PAGE_SIZE;
 use machine::lock::TurnLock;
-use machine::packet::{Card, Offload, Outgoing, Piece, Received};
+use machine::packet::{Card, Offload, Origin, Outgoing, Piece, Received};
 use machine::virtio::{Device, DeviceError, Kind};
 use machine::virtqueue::{Broken, Slot, Virtqueue};
 
@@ -111,8 +111,8 @@ pub struct Facts {
 /// A transmission that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// By which it was given.
-    pub token: u64,
+    /// Whose frame it was.
+    pub origin: Origin,
     /// The device has sent it.
     pub done: bool,
 }
@@ -120,7 +120,7 @@ pub struct Sent {
 /// A transmission that the device has.
 #[derive(Clone, Copy, Debug)]
 struct Sending {
-    token: u64,
+    origin: Origin,
     since: u64,
 }
 
@@ -134,7 +134,7 @@ pub struct Network {
     send: Virtqueue<&'static mut [Slot]>,
     memory: DeviceBuffer,
     buffers: usize,
-    sends: [Option<Sending>; SENDS],
+    sends: &'static mut [Option<Sending>],
     /// Places in `sends` that are free, the last `free` of them.
     places: [u8; SENDS],
     free: usize,
@@ -198,6 +198,11 @@ pub fn count() -> usize {
     CARDS_FOUND.lock().iter().flatten().count()
 }
 
+/// An environment has died: what it sends is no one's.
+pub fn disown(environment: EnvironmentId) {
+    CARDS_FOUND.lock().iter_mut().flatten().for_each(|card| card.disown(environment));
+}
+
 /// When some card must be looked at; never: `u64::MAX`.
 pub fn deadline() -> u64 {
     DEADLINE.load(Ordering::Relaxed)
@@ -242,6 +247,7 @@ impl Network {
         let (receive, send) = (queue(RECEIVE)?, queue(SEND)?);
         let buffers = buffers.min(receive.room());
         let pages = DeviceBuffer::allocate(memory, (SEND_PAGES + buffers) as u64).ok_or(DeviceError::NoMemory)?;
+        let sends = memory.slice(SENDS, || None).ok_or(DeviceError::NoMemory)?;
         let mut card = Some(Self {
             device,
             interface,
@@ -249,7 +255,7 @@ impl Network {
             send,
             memory: pages,
             buffers,
-            sends: [None; SENDS],
+            sends,
             places: core::array::from_fn(|place| place as u8),
             free: SENDS,
             largest: 0,
@@ -457,7 +463,7 @@ impl Network {
         if self.free == SENDS {
             self.largest = 0;
         }
-        Some(Sent { token: sending.token, done })
+        Some(Sent { origin: sending.origin, done })
     }
 
     /// Resets the card, if it has had a page for so long. Called for environments under enforcement.
@@ -466,6 +472,11 @@ impl Network {
         if self.state == State::Working && holder.is_some_and(|sending| now >= sending.since + patience) {
             self.begin_reset(now);
         }
+    }
+
+    fn disown(&mut self, environment: EnvironmentId) {
+        let own = self.sends.iter_mut().flatten().filter(|sending| sending.origin.sender == environment);
+        own.for_each(|sending| sending.origin.sender = EnvironmentId::NONE);
     }
 
     /// Begins a reset if a transmission took too long; when it must be looked at again.
@@ -536,7 +547,7 @@ impl Card for Network {
     fn send<P: ExactSizeIterator<Item = Part>>(&mut self, frame: Outgoing<P>) {
         self.free = self.free.checked_sub(1).expect("there is room for the frame");
         let place = usize::from(self.places[self.free]);
-        self.sends[place] = Some(Sending { token: frame.token, since: self.now });
+        self.sends[place] = Some(Sending { origin: frame.origin, since: self.now });
         let at = place * SEND_BYTES;
         self.memory.write(at, &header_of(&frame.offload, frame.header.length()));
         self.memory.write_piece(at + HEADER, &frame.header);

@@ -9,6 +9,7 @@ use crate::kernel::{Kernel, Outcome, refuse};
 use abi::budget::{Figure, Resource};
 use abi::capability::Rights;
 use abi::environment::Budget;
+use abi::limits::DEVICE_PINS;
 use abi::{EnvironmentId, Error, Failure, KeyIndex};
 use core::sync::atomic::{AtomicU64, Ordering};
 use machine::exposed::{add, subtract};
@@ -33,6 +34,26 @@ pub(crate) fn charge(environment: Environment, resource: Resource, amount: u64) 
 /// Takes a charge back.
 pub(crate) fn discharge(environment: Environment, resource: Resource, amount: u64) {
     subtract(&environment.budget(resource).used, amount);
+}
+
+/// Fails if so many more device pins would exceed the limit, or what an environment may have at all.
+pub(crate) fn check_pins(environment: Environment, count: u64) -> Result<(), Failure> {
+    if environment.info().device_pins.load(Ordering::Relaxed) + count > DEVICE_PINS {
+        return Err(Error::TooMany.about(DEVICE_PINS));
+    }
+    check(environment, Resource::Pin, count)
+}
+
+/// Charges device pins; the caller has checked.
+pub(crate) fn charge_pins(environment: Environment, count: u64) {
+    add(&environment.info().device_pins, count);
+    charge(environment, Resource::Pin, count);
+}
+
+/// Takes a charge of device pins back.
+pub(crate) fn discharge_pins(environment: Environment, count: u64) {
+    subtract(&environment.info().device_pins, count);
+    discharge(environment, Resource::Pin, count);
 }
 
 /// By how much an environment uses more than its reservation.

@@ -152,7 +152,7 @@ impl Kernel {
             self.spend(cost::SENT);
             exposed::add(&info.completed, 1);
             exposed::add(&info.errors, u64::from(!sent.done));
-            self.sent(sent.token, sent.done);
+            self.sent(interface, sent);
         }
     }
 }

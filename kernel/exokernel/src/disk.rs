@@ -19,14 +19,15 @@ use abi::budget::Resource;
 use abi::capability::Rights;
 use abi::device::operation::{FLUSH, KEY_SHIFT, MORE, READ, WRITE};
 use abi::device::{DeviceInfo, SECTOR, TransferRow, feature, kind, status};
-use abi::limits::{DEVICE_PINS, DEVICES, PAGE_SIZE, TRANSFER_ROWS};
+use abi::limits::{DEVICES, PAGE_SIZE, TRANSFER_ROWS};
 use abi::page::PageInfo;
-use abi::{EnvironmentId, Error, KeyIndex, PageNumber, UserAddress};
+use abi::{Error, KeyIndex, PageNumber, UserAddress};
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
 use driver::disk::{self, Facts, Finished, Order, PARTS, REQUESTS};
+use driver::network;
 use machine::dma::{Direction, Pinned};
-use machine::exposed::{self, add, subtract};
+use machine::exposed::{self, add};
 use machine::{clock, user};
 
 // No page can have more device pins than its record counts.
@@ -214,20 +215,21 @@ impl Kernel {
         page: PageNumber,
     ) -> Outcome<&'static PageInfo> {
         let info = self.owned_page(key, page)?;
-        let owner = self.owner(info);
-        if owner != caller && self.is_under_enforcement(owner) {
-            return refuse(Error::OverBudget, Resource::Page as u64);
-        }
+        self.check_pinnable(caller, info)?;
         Ok(info)
+    }
+
+    /// Fails for a page of another environment that must give pages back.
+    pub(crate) fn check_pinnable(&self, caller: Environment, info: &PageInfo) -> Outcome<()> {
+        let owner = self.owner(info);
+        let must_give = owner != caller && self.is_under_enforcement(owner);
+        if must_give { refuse(Error::OverBudget, Resource::Page as u64) } else { Ok(()) }
     }
 
     /// Fails unless the disk and the caller's budget have room.
     fn check_room(&self, number: usize, sum: Sum) -> Outcome<()> {
         let (caller, pins) = (self.caller(), (sum.pieces + sum.requests) as u64);
-        if caller.info().device_pins.load(Ordering::Relaxed) + pins > DEVICE_PINS {
-            return refuse(Error::TooMany, DEVICE_PINS);
-        }
-        budget::check(caller, Resource::Pin, pins)?;
+        budget::check_pins(caller, pins)?;
         let room = disk::with(number, |disk| (disk.has_room(sum.requests, sum.pieces), disk.room().0));
         match room {
             Some((true, _)) => Ok(()),
@@ -250,8 +252,7 @@ impl Kernel {
             pins,
             now: clock::now(),
         };
-        add(&caller.info().device_pins, pins);
-        budget::charge(caller, Resource::Pin, pins);
+        budget::charge_pins(caller, pins);
         let direction = if order.operation == READ { Direction::FromDevice } else { Direction::ToDevice };
         let parts = pieces.iter().map(|row| {
             let piece = Piece::of(row.memory);
@@ -330,8 +331,7 @@ impl Kernel {
         self.memory.write_pinned(&page, order.word, outcome);
         self.unpin(page);
         if let Some(environment) = self.known(order.asked_by) {
-            subtract(&environment.info().device_pins, order.pins);
-            budget::discharge(environment, Resource::Pin, order.pins);
+            budget::discharge_pins(environment, order.pins);
         }
     }
 
@@ -340,8 +340,8 @@ impl Kernel {
         let pins = environment.info().device_pins.swap(0, Ordering::AcqRel);
         if pins != 0 {
             self.spend(cost::DISK_REQUESTS * disk::count() as u32);
-            disk::disown(EnvironmentId(environment.number().0));
-            self.disown_flights(environment);
+            disk::disown(environment.number());
+            network::disown(environment.number());
             budget::discharge(environment, Resource::Pin, pins);
         }
     }

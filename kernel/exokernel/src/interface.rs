@@ -115,7 +115,7 @@ impl Kernel {
         add(&info.received, 1);
         add(&info.received_bytes, length as u64);
         let winner = network.winner(first);
-        self.spend(cost::CLASSIFY + (network.shapes() / cost::SHAPES_PER_UNIT) as u32);
+        self.spend(cost::CLASSIFY + (network.tree.classifier().shape_count() / cost::SHAPES_PER_UNIT) as u32);
         match winner {
             Some(index) => self.hand_over(info, network, index, *frame, length),
             None => add(&info.unclaimed, 1),
@@ -124,16 +124,16 @@ impl Kernel {
 
     /// Puts a frame into the ring of the filter that wins it.
     #[inline(never)]
-    fn hand_over(&self, info: &InterfaceInfo, network: &Network, index: usize, frame: Received<'_>, length: usize) {
-        let (filter, facts) = (network.filter(index), &exposed::filters()[index]);
+    fn hand_over(&self, info: &InterfaceInfo, network: &Network, index: u32, frame: Received<'_>, length: usize) {
+        let (filter, facts) = (network.tree.node(index), &exposed::filters()[index as usize]);
         add(&facts.packets, 1);
         add(&facts.bytes, length as u64);
-        let ring = filter.ring.filter(|(page, generation)| {
+        let ring = filter.attached.ring.filter(|(page, generation)| {
             memory::info(*page).is_some_and(|info| memory::generation(info) == *generation)
         });
         let ring = ring.and_then(|(page, _)| self.memory.get::<Ring>(page));
         let outcome = match ring {
-            Some(ring) => ring.deliver(&frame, length, filter.tag),
+            Some(ring) => ring.deliver(&frame, length, filter.attached.tag),
             None => Err(Dropped::NoRing),
         };
         let count = match outcome {

@@ -13,7 +13,7 @@ use crate::interface;
 use crate::interrupt;
 use crate::kernel::{Kernel, Outcome, refuse};
 use crate::key::permit;
-use crate::packet_filter::{ABOUT_ATOMS, FIXED_WORDS, Filter, Network, Template, first_byte};
+use crate::packet_filter::{Filter, Network};
 use crate::packet_ring::{Ring, SlotWords};
 use crate::page::access_list;
 use abi::capability::Rights;
@@ -25,6 +25,7 @@ use machine::dma::DeviceBuffer;
 use machine::exposed::add;
 use machine::memory::{self, Numbered};
 use machine::packet::{Offload, PREFIX, Received};
+use packet_filter::{ABOUT_ATOMS, FIXED_WORDS, Template, first_byte};
 
 /// Words of a slot before its header, and before its segments.
 const HEADER_WORD: usize = 4;
@@ -145,9 +146,9 @@ impl Kernel {
     /// The record of a filter that the caller may send by, and that of its interface if it is open.
     #[inline(always)]
     fn allowed_filter<'a>(&'a self, sender: &mut Sender<'a>, number: u64) -> Outcome<Allowed<'a>> {
-        let filter = sender.network.filter(sender.network.installed(number)?);
-        if filter.list != sender.list {
-            permit(self.rights_on_list(sender.key, filter.list)?, Rights::WRITE)?;
+        let filter = sender.network.tree.node(sender.network.tree.installed(number)?);
+        if filter.attached.list != sender.list {
+            permit(self.rights_on_list(sender.key, filter.attached.list)?, Rights::WRITE)?;
         }
         Ok(*sender.last.insert((filter, interface::open_record(filter.interface).ok())))
     }
@@ -216,7 +217,7 @@ fn copy_header(
     template: &Template,
     to: &DeviceBuffer,
 ) -> Outcome<()> {
-    if template.end > length {
+    if template.end() > length {
         return refuse(Error::NotPermitted, ABOUT_ATOMS + length as u64);
     }
     let mut differs = 0;

@@ -5,6 +5,8 @@
 //! see before the frame.
 
 use crate::dma::{DeviceBuffer, Part};
+use crate::memory::Generation;
+use abi::{EnvironmentId, PageNumber};
 
 /// Bytes before a frame that the kernel writes and filters see: interface, flags, length.
 pub const PREFIX: usize = 8;
@@ -72,6 +74,19 @@ pub struct Received<'a> {
     pub offload: Offload,
 }
 
+/// Whose frame it is, and where its end is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The environment that is charged for its pins; `NONE` once that has died.
+    pub sender: EnvironmentId,
+    /// The ring that it stood in.
+    pub ring: (PageNumber, Generation),
+    /// Its slot there.
+    pub slot: usize,
+    /// Device pins.
+    pub pins: u64,
+}
+
 /// A frame to send: the header by value, the payload by reference.
 #[derive(Debug)]
 pub struct Outgoing<P> {
@@ -81,8 +96,8 @@ pub struct Outgoing<P> {
     pub parts: P,
     /// What the device is asked for; all zero where it offers nothing.
     pub offload: Offload,
-    /// What the driver reports the end of the transmission by.
-    pub token: u64,
+    /// What the driver reports with the end of the transmission.
+    pub origin: Origin,
 }
 
 /// What the kernel proper asks of the driver of a network card.

@@ -22,15 +22,13 @@ pub struct Account {
     pub quota: Quota,
     /// What it uses now.
     pub used: Quota,
-    /// Its filters, as a list.
-    pub(crate) first_filter: u32,
 }
 
 impl Account {
     /// An account with nothing in use.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
-        Self { quota, used: Quota { filters: 0, conjunctions: 0, atoms: 0, shapes: 0 }, first_filter: 0 }
+        Self { quota, used: Quota { filters: 0, conjunctions: 0, atoms: 0, shapes: 0 } }
     }
 
     /// Charges a filter, or says what the quota lacks.

@@ -61,7 +61,6 @@ pub struct Filter {
     pub(crate) first_conjunction: u32,
     pub(crate) conjunctions: u32,
     pub(crate) atoms: u32,
-    pub(crate) before: u32,
     pub(crate) next: u32,
 }
 
@@ -233,13 +232,8 @@ impl<'a> Classifier<'a> {
             stage: Stage::Installing,
             atoms: atoms.len() as u32,
             conjunctions: count,
-            next: account.first_filter,
             ..Filter::default()
         };
-        let next = core::mem::replace(&mut account.first_filter, slot);
-        if next != 0 {
-            self.filters[next].before = slot;
-        }
         self.job.begin(slot, Phase::Check);
         self.job.bound = bound;
         Ok(self.id(slot))
@@ -289,22 +283,6 @@ impl<'a> Classifier<'a> {
         in_range
             && self.filters[filter.slot].serial == filter.serial
             && self.filters[filter.slot].stage == Stage::Installed
-    }
-
-    /// The owner of an installed filter.
-    #[must_use]
-    pub fn owner(&self, filter: FilterId) -> Option<u32> {
-        self.is_installed(filter).then(|| self.filters[filter.slot].owner)
-    }
-
-    /// A filter of this owner that is installed, the newest first: for removing all that a dead owner had.
-    #[must_use]
-    pub fn filter_of(&self, owner: u32) -> Option<FilterId> {
-        let mut slot = self.accounts.get(owner as usize)?.first_filter;
-        while slot != 0 && self.filters[slot].stage != Stage::Installed {
-            slot = self.filters[slot].next;
-        }
-        (slot != 0).then(|| self.id(slot))
     }
 
     /// Filters that are installed, being installed or being removed.
@@ -393,8 +371,7 @@ fn check_sizes(storage: &Storage<'_>) -> Result<(), Refusal> {
     if storage.conjunctions.len() > limit::ALL_CONJUNCTIONS || storage.states.len() > limit::ALL_CONJUNCTIONS {
         return wrong(Resource::Conjunctions);
     }
-    let accounts_in_use =
-        storage.accounts.iter().any(|account| account.used != Quota::default() || account.first_filter != 0);
+    let accounts_in_use = storage.accounts.iter().any(|account| account.used != Quota::default());
     if accounts_in_use { wrong(Resource::Owners) } else { Ok(()) }
 }
 

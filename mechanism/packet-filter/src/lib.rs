@@ -9,7 +9,7 @@
 //!
 //! Where things are: the language in `atom`, `builder`, `condition`, `conjunction`; its meaning in [`reference`]. The
 //! merged structure is in `structure`, `edges`, `record`, `shape`, `find`, `link`, `unlink`, `walk`. Overlaps are in
-//! `overlap`, `specificity`; filters in filters in `containment`; machine code in `generate`, `publish`; the order of
+//! `overlap`, `specificity`; filters in filters in `containment`, [`Tree`], [`Template`]; machine code in `generate`, `publish`; the order of
 //! work in `job`, `install`, `removal`.
 
 #![no_std]
@@ -44,6 +44,8 @@ mod specificity;
 mod storage;
 mod structure;
 mod target;
+mod template;
+mod tree;
 mod unlink;
 mod walk;
 mod words;
@@ -59,3 +61,5 @@ pub use shape::Shape;
 pub use specificity::Rank;
 pub use storage::{Sizes, Storage};
 pub use structure::{Branch, Cell, Installed, State, Tail};
+pub use template::{FIXED_WORDS, Template, first_byte};
+pub use tree::{ABOUT_ATOMS, Keeper, Node, Request, Step, Tree};

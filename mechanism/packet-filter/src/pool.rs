@@ -63,6 +63,7 @@ impl<'a, T: Linked> Pool<'a, T> {
 impl<T> core::ops::Index<u32> for Pool<'_, T> {
     type Output = T;
 
+    #[inline(always)]
     fn index(&self, index: u32) -> &T {
         &self.records[index as usize]
     }
@@ -75,6 +76,12 @@ impl<T> core::ops::IndexMut<u32> for Pool<'_, T> {
 }
 
 impl<T> Pool<'_, T> {
+    /// The record at a place, if there is such a place. One that is not in use has its default values and a link.
+    #[inline(always)]
+    pub(crate) fn get(&self, index: u64) -> Option<&T> {
+        self.records.get(index as usize)
+    }
+
     /// One past the largest index that may be in use.
     pub(crate) fn end(&self) -> u32 {
         self.fresh

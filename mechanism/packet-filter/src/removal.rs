@@ -116,15 +116,7 @@ impl Classifier<'_> {
         let slot = self.job.filter;
         let id = self.id(slot);
         let filter = self.filters[slot];
-        let account = &mut self.accounts[filter.owner as usize];
-        account.refund(filter.conjunctions, filter.atoms);
-        match filter.before {
-            0 => account.first_filter = filter.next,
-            before => self.filters[before].next = filter.next,
-        }
-        if filter.next != 0 {
-            self.filters[filter.next].before = filter.before;
-        }
+        self.accounts[filter.owner as usize].refund(filter.conjunctions, filter.atoms);
         self.filters.give(slot);
         self.filters[slot].stage = crate::classifier::Stage::Free;
         self.job.phase = Phase::Idle;

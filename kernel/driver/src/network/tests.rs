@@ -2,12 +2,22 @@
 
 use super::*;
 use machine::host_machine::{self, Face, Rings};
+use machine::memory::Generation;
 use std::vec::Vec;
 
 /// Words 0 and 1 of the configuration: the address 2:0:0:0:0:7, link up; then an MTU of 1,500.
 const CONFIGURATION: [u8; 12] = [2, 0, 0, 0, 0, 7, 1, 0, 1, 0, 0xdc, 5];
 const PLAIN: u64 = MAC | STATUS | MTU | MERGE | 1;
 const ALL: u64 = PLAIN | SEND_CHECKSUM | RECEIVE_CHECKSUM | RECEIVE_SEGMENTED | SEND_SEGMENTED;
+
+fn origin(slot: u64, sender: EnvironmentId) -> Origin {
+    Origin { sender, ring: (PageNumber(0), Generation::FIRST), slot: slot as usize, pins: 0 }
+}
+
+/// What the end of a frame by environment 1 says.
+fn sent(slot: u64, done: bool) -> Option<Sent> {
+    Some(Sent { origin: origin(slot, EnvironmentId(1)), done })
+}
 
 struct Bench {
     card: &'static mut Network,
@@ -62,10 +72,11 @@ impl Bench {
         found
     }
 
-    fn give(&mut self, token: u64, pages: &[u64]) {
+    fn give(&mut self, slot: u64, pages: &[u64]) {
         let parts = pages.iter().map(|page| Pinned::of_host(PageNumber(*page)).part(0, 100, Direction::ToDevice));
         assert!(self.card.room(pages.len()) > 0);
-        self.card.send(Outgoing { header: self.frame.piece(8, 60), parts, offload: Offload::default(), token });
+        let origin = origin(slot, EnvironmentId(1));
+        self.card.send(Outgoing { header: self.frame.piece(8, 60), parts, offload: Offload::default(), origin });
     }
 
     /// The card begins anew after its reset.
@@ -92,7 +103,7 @@ fn header(count: u16) -> [u8; HEADER] {
 #[test]
 fn a_card_takes_pages_for_what_it_has() {
     for (buffers, pages) in
-        [(BUFFERS, 4 + 4 + SEND_PAGES + BUFFERS + 1), (FEW_BUFFERS, 4 + 4 + SEND_PAGES + FEW_BUFFERS + 1)]
+        [(BUFFERS, 4 + 4 + SEND_PAGES + BUFFERS + 3), (FEW_BUFFERS, 4 + 4 + SEND_PAGES + FEW_BUFFERS + 3)]
     {
         let (device, _face) = host_machine::device(Kind::Network, PLAIN as u32, &CONFIGURATION);
         let mut map = host_machine::memory(pages as u64);
@@ -168,10 +179,23 @@ fn the_device_is_told_of_buffers_unless_it_wants_to_know_nothing() {
 }
 
 #[test]
+fn what_a_dead_environment_sent_is_no_ones() {
+    let mut bench = Bench::new(PLAIN);
+    bench.give(5, &[7]);
+    bench.card.disown(EnvironmentId(2));
+    assert!(bench.card.sends.iter().flatten().all(|sending| sending.origin.sender == EnvironmentId(1)));
+    bench.card.disown(EnvironmentId(1));
+    let head = bench.send.next_chain().expect("it was given");
+    bench.send.answer(u32::from(head), 0);
+    let sent = Sent { origin: origin(5, EnvironmentId::NONE), done: true };
+    assert_eq!(bench.finish(0), (std::vec![7], Some(sent)));
+}
+
+#[test]
 fn frames_go_out_with_their_pages_and_the_pins_come_back() {
     let mut bench = Bench::new(PLAIN);
-    for (token, pages) in [(70, &[1, 2][..]), (71, &[]), (72, &[3])] {
-        bench.give(token, pages);
+    for (slot, pages) in [(70, &[1, 2][..]), (71, &[]), (72, &[3])] {
+        bench.give(slot, pages);
     }
     bench.send.want_no_notification(true);
     bench.card.notify();
@@ -190,10 +214,9 @@ fn frames_go_out_with_their_pages_and_the_pins_come_back() {
     for head in [heads[2], heads[0], heads[1]] {
         bench.send.answer(u32::from(head), 0);
     }
-    let sent = |token| Some(Sent { token, done: true });
-    assert_eq!(bench.finish(0), (std::vec![3], sent(72)));
-    assert_eq!(bench.finish(0), (std::vec![1, 2], sent(70)));
-    assert_eq!(bench.finish(0), (std::vec![], sent(71)));
+    assert_eq!(bench.finish(0), (std::vec![3], sent(72, true)));
+    assert_eq!(bench.finish(0), (std::vec![1, 2], sent(70, true)));
+    assert_eq!(bench.finish(0), (std::vec![], sent(71, true)));
     assert_eq!(bench.finish(0), (std::vec![], None));
     assert_eq!((bench.card.room(0), bench.card.room(43)), (SENDS, ENTRIES / 44));
 }
@@ -272,7 +295,7 @@ fn fault_75_a_card_that_lies_about_frames_is_reset_and_works_again() {
         lie(&mut bench);
         assert_eq!(bench.next(0), None, "lie {index}");
         assert_eq!((bench.card.state(), bench.card.room(0)), (State::Resetting, 0), "lie {index}");
-        assert_eq!(bench.finish(0), (std::vec![7, 8], Some(Sent { token: 5, done: false })));
+        assert_eq!(bench.finish(0), (std::vec![7, 8], sent(5, false)));
         bench.begin_anew(0);
         assert_eq!((bench.card.state(), bench.card.room(0), bench.card.resets()), (State::Working, SENDS, 1));
         bench.arrive(header(1), 60);
@@ -295,7 +318,7 @@ fn fault_75_a_card_that_lies_about_transmissions_is_reset() {
         lie(&mut bench);
         assert_eq!(bench.finish(0), (std::vec![], None), "lie {index}");
         assert_eq!(bench.card.state(), State::Resetting, "lie {index}");
-        assert_eq!(bench.finish(0), (std::vec![7], Some(Sent { token: 5, done: false })));
+        assert_eq!(bench.finish(0), (std::vec![7], sent(5, false)));
     }
 }
 
@@ -308,7 +331,7 @@ fn fault_75_three_resets_in_a_second_take_a_card_away() {
             bench.receive.run_away(200);
             let now = round * gap;
             assert_eq!(bench.next(now), None);
-            assert_eq!(bench.finish(now), (std::vec![round], Some(Sent { token: round, done: false })));
+            assert_eq!(bench.finish(now), (std::vec![round], sent(round, false)));
             bench.begin_anew(now);
         }
         assert_eq!(bench.card.state(), state, "resets every {gap} ns");
@@ -324,7 +347,7 @@ fn fault_75_a_card_that_keeps_a_transmission_is_reset() {
     assert_eq!(bench.card.state(), State::Working);
     bench.card.check_time(TRANSFER_PATIENCE + 1000);
     assert_eq!(bench.card.state(), State::Resetting);
-    assert_eq!(bench.finish(TRANSFER_PATIENCE), (std::vec![7], Some(Sent { token: 5, done: false })));
+    assert_eq!(bench.finish(TRANSFER_PATIENCE), (std::vec![7], sent(5, false)));
     bench.begin_anew(TRANSFER_PATIENCE);
     assert_eq!((bench.card.state(), bench.card.check_time(0)), (State::Working, u64::MAX));
     // For an environment under enforcement it is less.
@@ -347,7 +370,7 @@ fn fault_75_a_card_that_ignores_its_reset_keeps_its_pins() {
     assert_eq!(bench.card.state(), State::Resetting);
     bench.card.check_time(RESET_PATIENCE);
     assert_eq!(bench.card.state(), State::Dead);
-    assert_eq!(bench.finish(0), (std::vec![], Some(Sent { token: 5, done: false })));
+    assert_eq!(bench.finish(0), (std::vec![], sent(5, false)));
     assert_eq!((bench.finish(0), bench.card.room(0)), ((std::vec![], None), 0));
 }
 
@@ -413,7 +436,8 @@ fn fault_75_a_card_that_scribbles_breaks_nothing() {
                     }
                     break;
                 };
-                let place = out.iter().position(|(token, _)| *token == sent.token).expect("each token ends once");
+                let place =
+                    out.iter().position(|(slot, _)| *slot == sent.origin.slot as u64).expect("each frame ends once");
                 assert_eq!(pins, out.swap_remove(place).1, "seed {seed}");
             }
             assert_eq!(bench.card.state(), State::Working, "seed {seed}");
