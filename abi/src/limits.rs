@@ -43,7 +43,7 @@ pub const INTERFACES: usize = 8;
 pub const PAGES_PER_CODE_PAGE: u64 = 128;
 /// Pages of the code arena at least and at most, powers of two.
 pub const CODE_PAGES_LEAST: u64 = 128;
-/// See [`CODE_PAGES_LEAST`].
+/// See [`CODE_PAGES_LEAST`]. It has more where the kernel's command line asks for more filters.
 pub const CODE_PAGES: u64 = 2048;
 /// Filters for each page of the code arena.
 pub const FILTERS_PER_CODE_PAGE: u64 = 2;
