@@ -197,8 +197,10 @@ impl Kernel {
             None
         };
         let tree = &mut self.network_mut()?.tree;
-        let index = tree.insert(filter, request)?;
-        expose(tree, index);
+        let index = tree.insert(&filter, request.as_ref())?;
+        if request.is_none() {
+            expose(tree, index);
+        }
         let number = tree.node(index).number;
         budget::charge(caller, Resource::Filter, 1);
         count_user(filter.attached.list, 1);

@@ -19,7 +19,7 @@ use crate::start_info::{BootMap, StartInfo};
 use crate::virtio::Kind;
 use crate::{apic, clock, interrupt_table, io_apic, per_cpu, processor_start, serial, stop};
 use abi::feature;
-use abi::limits::{CODE_PAGES, CODE_PAGES_LEAST, PAGES_PER_CODE_PAGE};
+use abi::limits::{CODE_PAGES, CODE_PAGES_LEAST, FILTERS_PER_CODE_PAGE, PAGES_PER_CODE_PAGE};
 use core::arch::naked_asm;
 use core::cell::UnsafeCell;
 use core::ops::Range;
@@ -186,19 +186,29 @@ extern "C" fn continue_boot() -> ! {
     kernel_main(Boot { start, platform, features, devices, code_arena, code_pages, storage_arena, wall_clock, cpus })
 }
 
+/// Filters at most: a filter's place is 16 bits of its number.
+const FILTERS: u64 = 1 << 16;
 /// Pages of the code arena of storage.
 const STORAGE_CODE_PAGES: u64 = 32;
 
-/// Whether packets are the machine's affair: it has a network card, or the command line asks for them.
+/// Whether packets are the machine's affair: it has a network card, or the command line asks for them (`packets`, or
+/// `packets=` and how many filters there is to be room for).
 fn has_network(devices: &Devices, command_line: &str) -> bool {
     devices.kinds().any(|kind| kind == Kind::Network)
-        || command_line.split_ascii_whitespace().any(|word| word == "packets")
+        || command_line.split_ascii_whitespace().any(|word| word == "packets" || word.starts_with("packets="))
 }
 
-/// Sets the code arena aside, by the size of memory.
+/// Sets the code arena aside: for the filters that the command line asks for, or by the size of memory.
 fn reserve_code(start: &mut StartInfo, features: &Features) -> Result<CodeArena, MapFailure> {
     let pages: u64 = start.memory.ranges().iter().map(MemoryRange::pages).sum();
-    let wanted = (pages / PAGES_PER_CODE_PAGE).next_power_of_two().clamp(CODE_PAGES_LEAST, CODE_PAGES);
+    let wanted = match start.command_line.value("packets") {
+        None => (pages / PAGES_PER_CODE_PAGE).min(CODE_PAGES),
+        Some(count) => match count.parse::<u64>() {
+            Ok(filters) if filters <= FILTERS => filters.div_ceil(FILTERS_PER_CODE_PAGE),
+            _ => stop::boot_failure("packets= on the command line: give a number of filters up to 65536"),
+        },
+    };
+    let wanted = wanted.next_power_of_two().max(CODE_PAGES_LEAST);
     let mut memory = BootMemory::new(&mut start.memory);
     CodeArena::reserve(&mut KernelMap::resume(&mut memory, features.has(feature::PAGE_1G)), CODE_ARENA, wanted)
 }

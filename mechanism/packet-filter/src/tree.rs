@@ -250,16 +250,16 @@ impl<'a, T: Copy + Default> Tree<'a, T> {
     ///
     /// # Errors
     /// `Exhausted`, and what can be said of its atoms at once; nothing has changed.
-    pub fn insert(&mut self, node: Node<T>, request: Option<Request<'_>>) -> Result<u32, Failure> {
+    pub fn insert(&mut self, node: &Node<T>, request: Option<&Request<'_>>) -> Result<u32, Failure> {
         debug_assert!(self.job.is_none(), "one insertion or removal at a time");
         let Some(index) = self.nodes.take() else {
             return Err(Error::Exhausted.about(Resource::Filter as u64));
         };
         self.inserted += 1;
         let number = self.inserted << 16 | u64::from(index);
-        self.nodes[index] = Node { number, is_live: request.is_none(), ..node };
+        self.nodes[index] = Node { number, is_live: request.is_none(), ..*node };
         if let Some(request) = request
-            && let Err(refusal) = self.begin(index, &request)
+            && let Err(refusal) = self.begin(index, request)
         {
             self.give(index);
             return Err(self.failure(&refusal, node.parent));

@@ -76,9 +76,9 @@ fn insert(
     atoms: Option<&[Atom]>,
 ) -> Result<u64, Failure> {
     let (node, owner) = (child_of(tree, parent, owner)?, EnvironmentId(owner));
-    let Some(atoms) = atoms else { return tree.insert(node, None).map(|index| tree.node(index).number) };
+    let Some(atoms) = atoms else { return tree.insert(&node, None).map(|index| tree.node(index).number) };
     let account = tree.account_for(owner, |_| true)?;
-    tree.insert(node, Some(Request { atoms, account, limit: 100, key: KeyIndex(1) }))?;
+    tree.insert(&node, Some(&Request { atoms, account, limit: 100, key: KeyIndex(1) }))?;
     finish(tree, keeper);
     tree.take_outcome(owner).expect("it has ended")
 }
@@ -191,7 +191,7 @@ fn fault_53_an_outcome_is_told_to_the_one_that_asked() {
         let account = tree.account_for(owner, |it| it != dead).expect("there are many");
         let node = child_of(tree, ROOT, owner.0).expect("it is one");
         let atoms = &prefix(bytes);
-        tree.insert(node, Some(Request { atoms, account, limit: 100, key: KeyIndex(1) })).expect("it begins");
+        tree.insert(&node, Some(&Request { atoms, account, limit: 100, key: KeyIndex(1) })).expect("it begins");
         assert_eq!(tree.take_outcome(owner), None, "it has not ended");
         finish(tree, &keeper);
         account

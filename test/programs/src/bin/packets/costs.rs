@@ -3,15 +3,16 @@
 use crate::wire::{
     KEY, KIND, Ring, become_ring, equal, filter_in, free_ring, header, insert, loopback, remove, root, sender,
 };
-use abi::limits::{BATCH_ROWS, PAGE_SIZE, SEND_ROWS};
+use abi::limits::{BATCH_ROWS, FILTERS_PER_CODE_PAGE, PAGE_SIZE, SEND_ROWS};
 use abi::packet_filter::{Atom, FilterSpecification};
 use abi::packet_ring::SendSlot;
 use abi::syscall::{BatchRow, number};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 use runtime::page::Allocator;
-use runtime::{PageNumber, UserAddress, channel, clock, syscall};
+use runtime::{PageNumber, UserAddress, channel, clock, exposed, syscall};
 use test_programs::{Outcome, World, check, granted};
 
 /// Instructions of sending `count` frames with so much payload, the least of some calls.
@@ -46,6 +47,15 @@ fn costs(ring: &mut Ring, filter: u64) -> Result<[u64; 6], String> {
     Ok([small, large, unclaimed, large_unclaimed, further, further_unclaimed])
 }
 
+/// The same with 10,000 filters in the root.
+fn of_10_000(ring: &mut Ring, root: u64, sender: u64, others: &mut Vec<u64>) -> Result<[u64; 6], String> {
+    for word in others.len() as u32..10_000 {
+        let atoms = [loopback(), equal(2, 12, u32::from(KIND)), equal(4, 14, 1000 + word)];
+        others.push(granted!(insert(KEY, &filter_in(root, &atoms))));
+    }
+    costs(ring, sender)
+}
+
 pub(crate) fn what_a_packet_costs(world: &World) -> Outcome {
     let (mut ring, root, sender) = (Ring::new(16, 8)?, granted!(root()), granted!(sender()));
     granted!(syscall::filter_direct(KEY, root, KEY, ring.object));
@@ -56,6 +66,8 @@ pub(crate) fn what_a_packet_costs(world: &World) -> Outcome {
         others.push(granted!(insert(KEY, &filter_in(root, &atoms))));
     }
     let many = costs(&mut ring, sender)?;
+    let room = exposed::kernel().code_arena_pages.load(Ordering::Relaxed) * FILTERS_PER_CODE_PAGE;
+    let most = if room > 10_300 { Some(of_10_000(&mut ring, root, sender, &mut others)?) } else { None };
     let names = [
         "60 B into a ring",
         "1460 B into a ring",
@@ -68,12 +80,15 @@ pub(crate) fn what_a_packet_costs(world: &World) -> Outcome {
         channel::measurement(&format!("send {name}, 2 filters"), few, "instructions");
         channel::measurement(&format!("send {name}, 252 filters"), many, "instructions");
     }
+    for (name, most) in names.iter().zip(most.into_iter().flatten()) {
+        channel::measurement(&format!("send {name}, 10,002 filters"), most, "instructions");
+    }
     if world.counting {
         let [small, large, unclaimed, large_unclaimed, ..] = few;
-        check!(
-            many.iter().zip(few).all(|(many, few)| many * 10 <= few * 11 + 400),
-            "{many:?} with 250 more, {few:?} without"
-        );
+        for more in [Some(many), most].into_iter().flatten() {
+            let is_near = more.iter().zip(few).all(|(more, few)| more * 10 <= few * 11 + 400);
+            check!(is_near, "{more:?} with more filters, {few:?} without");
+        }
         check!(
             small - unclaimed <= 420 && large - large_unclaimed <= 600,
             "into a ring: {} and {}",
