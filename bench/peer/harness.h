@@ -14,14 +14,11 @@
  *
  * Each sample stands between two marks, instructions that do nothing and that bench/plugin/events.c looks for.
  */
-#define _GNU_SOURCE
-#include <errno.h>
+#include "checked.h"
+
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 /* Instructions from one reading of the counter to the next, the second included, with 100,000 rounds between. */
 #define CALIBRATION 200003
@@ -129,16 +126,6 @@ __attribute__((unused)) static void absent(const char *name, const char *why)
 {
 	printf("bench: absent %s %s\n", name, why);
 	fflush(stdout);
-}
-
-/* For what cannot fail in a system that works. */
-__attribute__((unused)) static long checked(long result, const char *what)
-{
-	if (result >= 0)
-		return result;
-	printf("bench: failed %s: %s\n", what, strerror(errno));
-	fflush(stdout);
-	_exit(1);
 }
 
 /* The first thing in every program: which clock is this, and what does measuring take? */

@@ -41,8 +41,7 @@ static void mount_file_systems(void)
 	mount("none", "/tmp", "tmpfs", 0, NULL);
 }
 
-/* The disk's driver, and ext4 at /disk; the kernel hands the mount options on from its command line. -1: no disk. */
-static int mount_disk(void)
+static void load_drivers(void)
 {
 	char path[64];
 	for (int module = 0;; module++) {
@@ -55,9 +54,14 @@ static int mount_disk(void)
 			printf("bench: failed %s: %s\n", path, strerror(errno));
 		close(file);
 	}
-	if (access("/bench/module0.ko", F_OK) < 0)
+}
+
+/* ext4 at /disk, where there is such a folder; the kernel hands the mount options on from its command line. -1: no
+ * disk. */
+static int mount_disk(void)
+{
+	if (access("/disk", F_OK) < 0)
 		return 0;
-	mkdir("/disk", 0755);
 	for (int attempt = 0; attempt < 100 && access("/dev/vda", F_OK) < 0; attempt++)
 		usleep(10000);
 	if (mount("/dev/vda", "/disk", "ext4", getenv("disk_noatime") ? MS_NOATIME : 0, getenv("disk_options")) < 0)
@@ -97,6 +101,7 @@ int main(void)
 	mount("none", "/dev", "devtmpfs", 0, NULL);
 	open_console();
 	mount_file_systems();
+	load_drivers();
 	has_disk = mount_disk() == 0;
 	uname(&system);
 	printf("bench: system Linux %s %s\n", system.release, system.version);

@@ -3,9 +3,9 @@
  * whole connection, much data one way, and requests of 1 KB to a server of HTTP with epoll, and to Debian's nginx.
  */
 #include "harness.h"
+#include "nginx.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -13,14 +13,12 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
 #define ROUNDS 16
 #define CONNECTIONS 4
 #define CHUNK 65536
 #define CLIENTS 8
-#define DOCUMENT 1024
 #define PORT 8080
 
 static const char request[] = "GET /document HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n";
@@ -170,34 +168,6 @@ static void open_documents(void)
 	}
 }
 
-static void write_file(const char *name, const char *text)
-{
-	int file = (int)checked(open(name, O_WRONLY | O_CREAT | O_TRUNC, 0644), name);
-	checked(write(file, text, strlen(text)), name);
-	close(file);
-}
-
-/* As Debian configures it, but for one worker, which is the first process, and no log. */
-static void run_nginx(void)
-{
-	static char document[DOCUMENT + 1];
-	memset(document, 'd', DOCUMENT);
-	mkdir("/etc", 0755);
-	mkdir("/tmp", 0777);
-	mkdir("/tmp/nginx", 0755);
-	write_file("/etc/passwd", "root:x:0:0::/:/bin/sh\n");
-	write_file("/etc/group", "root:x:0:\n");
-	write_file("/tmp/nginx/document", document);
-	write_file("/tmp/nginx/configuration",
-		   "daemon off; master_process off; user root root; error_log stderr crit; pid pid;\n"
-		   "events { worker_connections 64; }\n"
-		   "http { access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000;\n"
-		   " client_body_temp_path a; proxy_temp_path b; fastcgi_temp_path c; uwsgi_temp_path d; scgi_temp_path e;\n"
-		   " server { listen 127.0.0.1:8080; root /tmp/nginx; default_type text/plain; } }\n");
-	execl("/usr/sbin/nginx", "nginx", "-p", "/tmp/nginx/", "-e", "stderr", "-c", "configuration", (char *)NULL);
-	checked(-1, "nginx");
-}
-
 /* A whole response has a head and the document. */
 static void first_response(int from)
 {
@@ -218,7 +188,7 @@ static pid_t open_nginx(void)
 {
 	pid_t child = (pid_t)checked(fork(), "fork");
 	if (child == 0)
-		run_nginx();
+		run_nginx("127.0.0.1:8080", "document");
 	place.sin_port = htons(PORT);
 	for (int each = 0, tries = 0; each < CLIENTS; tries++) {
 		clients[each] = (int)checked(socket(AF_INET, SOCK_STREAM, 0), "socket");

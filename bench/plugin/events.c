@@ -12,9 +12,13 @@
  * Exceptions are entries into the kernel half other than by SYSCALL, and those inside it that IRETQ ends; returns are
  * IRETQs, of the kernel and of user mode; roots are loads of CR3; invalidations are INVLPG.
  *
+ * Servers are measured from outside: the file OUT.window has a number of eight bytes that others may write. Another odd
+ * number begins a stretch, and ends the one before; an even one says that the samples of a figure are made.
+ *
  * Written for version 1 of the plugin interface, which QEMU 7.2 has. Its header is not packaged: what is used of it is
  * declared here.
  */
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,6 +26,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 struct qemu_plugin_tb;
 struct qemu_plugin_insn;
@@ -54,6 +60,9 @@ struct block {
 };
 
 static FILE *out;
+/* The number of the stretch from outside that is wanted, and the one that is on. */
+static volatile uint64_t *wanted;
+static uint64_t current;
 static bool open_window;
 static struct block *touched;
 static struct { uint64_t syscalls, exceptions, returns, roots, invalidations; } count;
@@ -83,6 +92,18 @@ static void end_window(void)
 	fflush(out);
 }
 
+static void change_window(void)
+{
+	current = *wanted;
+	end_window();
+	if (current & 1) {
+		begin_window();
+	} else {
+		fprintf(out, "figure\n");
+		fflush(out);
+	}
+}
+
 static void on_event(unsigned int vcpu, void *data)
 {
 	enum event event = (enum event)(uintptr_t)data;
@@ -104,6 +125,8 @@ static void on_block(unsigned int vcpu, void *data)
 	struct block *block = data;
 	bool kernel = block->address >> 63;
 	(void)vcpu;
+	if (*wanted != current)
+		change_window();
 	if (open_window) {
 		if (kernel && !in_kernel && pending == SYSCALL)
 			count.syscalls++;
@@ -169,6 +192,19 @@ static void at_exit(plugin_id id, void *data)
 	fclose(out);
 }
 
+static bool share_wanted(const char *file)
+{
+	char name[4096];
+	int shared;
+	snprintf(name, sizeof name, "%s.window", file);
+	shared = open(name, O_RDWR | O_CREAT | O_TRUNC, 0644);
+	if (shared < 0 || ftruncate(shared, sizeof *wanted) < 0)
+		return false;
+	wanted = mmap(NULL, sizeof *wanted, PROT_READ, MAP_SHARED, shared, 0);
+	close(shared);
+	return wanted != MAP_FAILED;
+}
+
 /* The one argument is out=FILE. */
 EXPORT int qemu_plugin_install(plugin_id id, const void *information, int arguments, char **values)
 {
@@ -176,7 +212,7 @@ EXPORT int qemu_plugin_install(plugin_id id, const void *information, int argume
 	if (arguments != 1 || strncmp(values[0], "out=", 4) != 0)
 		return -1;
 	out = fopen(values[0] + 4, "w");
-	if (!out)
+	if (!out || !share_wanted(values[0] + 4))
 		return -1;
 	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
 	qemu_plugin_register_atexit_cb(id, at_exit, NULL);

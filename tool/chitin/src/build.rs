@@ -22,7 +22,7 @@ pub const EXOS: &[&str] = &["lib"];
 /// Folders of the crates whose programs run without ExOS.
 pub const NATIVE: &[&str] = &["lib", "app"];
 /// Folders of the crates whose programs are measured.
-pub const MEASURED: &[&str] = &["lib", "bench"];
+pub const MEASURED: &[&str] = &["lib", "bench", "app"];
 /// Folders of the crates whose programs tests boot.
 pub const TESTED: &[&str] = &["lib", "app", "test/programs"];
 

@@ -6,6 +6,7 @@ use std::cell::OnceCell;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use chitin::boot_archive;
@@ -24,7 +25,7 @@ use chitin::workspace::Workspace;
 use super::catalogue::{Kind, Program};
 use super::profile::Symbols;
 use super::report::{Clock, Report};
-use super::{events, peer};
+use super::{events, peer, served};
 
 /// MiB of memory of either system.
 const MEMORY: u64 = 512;
@@ -37,6 +38,9 @@ const PEER_BASE: &str = "console=ttyS0 quiet panic=-1";
 /// What gives it its best: no mitigations, no clearing of pages, no security modules, a clock that it trusts.
 const PEER_TUNED: &str = "mitigations=off init_on_alloc=0 audit=0 apparmor=0 selinux=0 lsm= \
                           randomize_kstack_offset=off nokaslr tsc=reliable disk_noatime=1 disk_options=data=writeback";
+
+/// Why a server cannot be measured.
+const UNCOUNTED: &str = "no plugin counts what the machine executes";
 
 /// A system that programs are measured on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize, serde::Serialize)]
@@ -169,6 +173,10 @@ impl Ground<'_> {
         let disks = disks(programs, place.path())?;
         for disk in &disks {
             peer::format(&disk.file)?;
+            peer::add_mount(&mut tree);
+        }
+        let serves = programs[0].serves;
+        if serves || !disks.is_empty() {
             peer::add_modules(self.workspace, &mut tree)?;
         }
         peer::write_archive(self.workspace, tree, &names, &archive, self.folder)?;
@@ -176,6 +184,9 @@ impl Ground<'_> {
         let machine = Machine { plugin: self.plugin(clock, cpus, place.path()), disks, ..machine(system, clock, cpus) };
         let seconds = programs.iter().map(|program| program.seconds).sum();
         let limit = self.limit(PEER_BOOT + Duration::from_secs(seconds));
+        if serves {
+            return Ok(vec![self.serve(&programs[0].name, machine, &Files { kernel, archive }, limit)?]);
+        }
         let (mut running, _channel) = Running::start(&machine, &Files { kernel, archive })?;
         let stop = running.stop_within(limit)?;
         let serial = running.serial();
@@ -199,7 +210,11 @@ impl Ground<'_> {
         let plugin = self.plugin(clock, program.cpus, place.path());
         let disks = disks(&[program], place.path())?;
         let machine = Machine { plugin, disks, ..machine(System::Chitin, clock, program.cpus) };
-        let deadline = Instant::now() + self.limit(Duration::from_secs(program.seconds));
+        let limit = self.limit(Duration::from_secs(program.seconds));
+        if program.serves {
+            return self.serve(&program.name, machine, &Files { kernel: self.images.kernel.clone(), archive }, limit);
+        }
+        let deadline = Instant::now() + limit;
         let (mut running, stream) = Running::start(&machine, &Files { kernel: self.images.kernel.clone(), archive })?;
         let session = Session::new(stream).context("host channel")?;
         let mut hearer = Hearer::of(&program.name);
@@ -216,6 +231,39 @@ impl Ground<'_> {
         report.broken = report.broken.or(failure);
         self.join(std::slice::from_mut(&mut report), &place.path().join("events"));
         count_busy(std::slice::from_mut(&mut report), &[program], clock);
+        Ok(report)
+    }
+
+    /// Boots a machine with a network card, and measures the server that it runs from outside.
+    fn serve(&self, name: &str, machine: Machine, files: &Files, limit: Duration) -> Result<Report> {
+        let deadline = Instant::now() + limit;
+        let Some(plugin) = &machine.plugin else {
+            return Ok(Report { broken: Some(UNCOUNTED.into()), ..Report::of(name) });
+        };
+        let out = plugin.out.clone();
+        let (port, card) = served::card()?;
+        let machine = Machine { networks: vec![card], instruction_count: false, ..machine };
+        let (running, stream) = Running::start(&machine, files)?;
+        let session = Session::new(stream).context("host channel")?;
+        let hearer = Hearer::of(name);
+        // What it says is taken meanwhile.
+        let hearing = thread::spawn(move || {
+            let mut hearer = hearer;
+            session.serve(&mut hearer, Some(deadline));
+            hearer
+        });
+        let measured = served::measure(port, &out, deadline);
+        drop(running);
+        let said = hearing.join().map(|hearer| hearer.other).unwrap_or_default();
+        let mut report = Report::of(name);
+        match measured {
+            Ok(figure) => {
+                report.figures.push(figure);
+                self.join(std::slice::from_mut(&mut report), &out);
+                report.count_busy();
+            }
+            Err(failure) => report.broken = Some(format!("{failure}; it said {said:?}")),
+        }
         Ok(report)
     }
 
@@ -375,6 +423,7 @@ mod tests {
             seconds: 1,
             cpus: 1,
             disk: 0,
+            serves: false,
             needs: Vec::new(),
             debian: BTreeMap::new(),
         }

@@ -33,6 +33,9 @@ pub struct Program {
     /// operation: they are counted by the plugin.
     #[serde(default)]
     pub disk: u64,
+    /// It serves HTTP at port 80 of a network card, without end: `served.rs` measures it from outside.
+    #[serde(default)]
+    pub serves: bool,
     /// Other programs that it starts.
     #[serde(default)]
     pub needs: Vec<String>,

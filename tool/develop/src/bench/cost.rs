@@ -88,6 +88,7 @@ mod tests {
             operations,
             samples: samples.to_vec(),
             windows: vec![Window { syscalls: operations, ..Window::default() }; samples.len()],
+            ..Figure::default()
         };
         let figures = vec![
             figure("overhead", 1, &[15, 15, 15]),

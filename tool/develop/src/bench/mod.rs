@@ -14,6 +14,7 @@ mod profile;
 mod record;
 mod report;
 mod results;
+mod served;
 mod sheet;
 
 use std::cell::OnceCell;
@@ -152,13 +153,15 @@ fn measure(ground: &Ground<'_>, catalogue: &Catalogue, tables: &[&Table], option
         let some = if clock == Clock::PlainNanoseconds { &systems[..systems.len().min(1)] } else { systems };
         for system in some {
             progress.busy_with(&format!("{system:?}, {clock:?}"));
-            let alike = on_linux.chunk_by(|one, next| (one.cpus, one.disk) == (next.cpus, next.disk));
+            let alike = on_linux.chunk_by(|one, next| {
+                (one.cpus, one.disk, false, false) == (next.cpus, next.disk, one.serves, next.serves)
+            });
             let reports = alike
-                .filter(|programs| peer::comes_up(clock, programs[0].cpus))
+                .filter(|programs| peer::comes_up(clock, programs[0].cpus) && is_measured(clock, programs[0]))
                 .flat_map(|programs| ground.linux(*system, clock, programs));
             results.measured.extend(reports.map(|report| Measured { system: *system, clock, report }));
         }
-        for program in programs(catalogue, tables, Side::Chitin) {
+        for program in programs(catalogue, tables, Side::Chitin).into_iter().filter(|one| is_measured(clock, one)) {
             progress.busy_with(&format!("Chitin, {clock:?}: {}", program.name));
             let reports = ground.chitin(clock, program);
             let measured = |report| Measured { system: System::Chitin, clock, report };
@@ -166,6 +169,11 @@ fn measure(ground: &Ground<'_>, catalogue: &Catalogue, tables: &[&Table], option
         }
     }
     results
+}
+
+/// Whether a program is measured by a clock: a server by instructions alone.
+fn is_measured(clock: Clock, program: &Program) -> bool {
+    !program.serves || clock == Clock::Instructions
 }
 
 /// The programs that `tables` want on one side, each once, in the order of the catalogue.

@@ -19,10 +19,10 @@ use super::report::Clock;
 
 /// The package that always depends on the current kernel for virtual machines.
 const PACKAGE: &str = "linux-image-cloud-amd64";
-/// What the kernel needs for a disk, in the order in which it is loaded.
+/// What the kernel needs for devices, in the order in which it is loaded.
 const MODULES: [&str; 6] =
     ["virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk"];
-/// What it needs for a network card in addition, and where each lies among its modules.
+/// What it needs for a network card in addition, in this order, and where each lies among its modules.
 const NETWORK: [(&str, &str); 3] =
     [("failover", "net/core"), ("net_failover", "drivers/net"), ("virtio_net", "drivers/net")];
 /// Where its kernel stands in the cache.
@@ -100,16 +100,21 @@ fn keep_modules(unpacked: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Adds the modules that the peer needs for a disk.
+/// Adds the modules that the peer needs for its devices.
 ///
 /// # Errors
 /// When one cannot be read.
 pub fn add_modules(workspace: &Workspace, tree: &mut Tree) -> Result<()> {
-    for (number, name) in MODULES.iter().enumerate() {
+    for (number, name) in MODULES.into_iter().chain(NETWORK.map(|(name, _)| name)).enumerate() {
         let module = workspace.cache().join(FOLDER).join(format!("{name}.ko"));
         add_file(tree, &format!("{PLACE}/module{number}.ko"), fs::read(&module).context(module.display())?);
     }
     Ok(())
+}
+
+/// Has the peer mount a disk.
+pub fn add_mount(tree: &mut Tree) {
+    tree.insert(b"disk", Node::of_root(Kind::Directory, 0o755));
 }
 
 /// Makes an ext4 file system on a disk, as Debian's tool does by default.

@@ -32,6 +32,8 @@ pub struct Figure {
     pub samples: Vec<u64>,
     /// What happened during each sample, where a plugin looked.
     pub windows: Vec<Window>,
+    /// The tool measured it, not the program: no clock of the machine had a part in it.
+    pub is_from_outside: bool,
 }
 
 /// All that one program said in one boot.
@@ -94,7 +96,7 @@ impl Report {
     pub fn miscalibration(&self, clock: Clock) -> Option<String> {
         let program = &self.program;
         match (clock, self.calibration) {
-            (_, None) if self.figures.is_empty() => None,
+            (_, None) if self.figures.iter().all(|figure| figure.is_from_outside) => None,
             (_, None) => Some(format!("{program} measured without calibration")),
             (Clock::Instructions, Some(CALIBRATION)) => None,
             (Clock::Instructions, Some(found)) => Some(format!(
@@ -134,7 +136,7 @@ fn figure<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<Figure> {
     let name = words.next()?.to_owned();
     let operations = words.next()?.parse().ok().filter(|count| *count > 0)?;
     let samples: Vec<u64> = words.map(str::parse).collect::<Result<_, _>>().ok()?;
-    (!samples.is_empty()).then(|| Figure { name, operations, samples, windows: Vec::new() })
+    (!samples.is_empty()).then(|| Figure { name, operations, samples, ..Figure::default() })
 }
 
 /// `NAME X Y`

@@ -153,6 +153,7 @@ pub mod tests {
             operations: 1,
             samples: samples.to_vec(),
             windows: vec![Window { syscalls: 1, ..Window::default() }; samples.len()],
+            ..Figure::default()
         };
         Measured { system, clock, report: Report { figures: vec![figure], ..Report::of("calls") } }
     }
