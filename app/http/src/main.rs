@@ -137,7 +137,7 @@ fn answer(stack: &mut Stack<Wire>, handle: Handle, bytes: &mut Vec<u8>) -> bool 
             }
             continue;
         }
-        let mut some = [0; 2048];
+        let mut some = [0; 512];
         let count = stack.tcp.read(handle, &mut some);
         bytes.extend_from_slice(&some[..count]);
         if count == 0 {

@@ -35,8 +35,9 @@ impl Kernel {
         interface: u64,
     ) -> Outcome<()> {
         let info = &exposed::interfaces()[interface as usize];
-        let segments: [u64; SEND_SEGMENTS] = core::array::from_fn(|index| order.words.read(SEGMENT_WORD + index));
-        let segments = &segments[..order.segments];
+        let mut copy = [0; SEND_SEGMENTS];
+        let segments = &mut copy[..order.segments];
+        (SEGMENT_WORD..).zip(&mut *segments).for_each(|(index, segment)| *segment = order.words.read(index));
         let most = info.frame_bytes.load(Ordering::Relaxed) as usize;
         let (caller, mut length) = (self.caller(), order.length);
         for (index, word) in segments.iter().enumerate() {

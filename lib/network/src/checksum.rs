@@ -12,14 +12,18 @@ impl Sum {
 
     /// An odd last byte is summed as if a zero followed.
     pub fn of(bytes: &[u8]) -> Self {
-        let mut words = bytes.chunks_exact(4);
-        let mut total: u64 =
-            words.by_ref().map(|word| u64::from(u32::from_be_bytes([word[0], word[1], word[2], word[3]]))).sum();
-        let mut last = [0; 4];
-        let rest = words.remainder();
+        // The order of bytes in words is that of the result (RFC 1071, section 2.B). Blocks make long loops short.
+        let add = |total: u128, word: &[u8; 8]| total.wrapping_add(u64::from_le_bytes(*word).into());
+        let add_block = |total, block: &[u8; 64]| block.as_chunks().0.iter().fold(total, add);
+        let (blocks, rest) = bytes.as_chunks();
+        let (words, rest) = rest.as_chunks();
+        let mut last = [0; 8];
         last[..rest.len()].copy_from_slice(rest);
-        total += u64::from(u32::from_be_bytes(last));
-        Self(fold(total))
+        let total = words.iter().chain([&last]).fold(blocks.iter().fold(0, add_block), add);
+        // 2^64 counts as 1.
+        let [low, high] = [total as u64, (total >> 64) as u64];
+        let halves = (low & 0xffff_ffff) + (low >> 32) + high;
+        Self(fold(halves).swap_bytes())
     }
 
     pub const fn from_word(word: u16) -> Self {

@@ -76,16 +76,19 @@ impl Window {
     }
 }
 
-/// A copy that the compiler knows nothing about.
+/// A copy that the compiler knows nothing about: words, then the bytes that are left.
 ///
 /// # Safety
 /// Both ranges are mapped; the target may be written.
 unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) {
-    // SAFETY: as the caller says; only the three registers change, and DF is clear.
+    // SAFETY: as the caller says; only the named registers change, and DF is clear.
     unsafe {
         core::arch::asm!(
+            "rep movsq",
+            "mov rcx, {rest}",
             "rep movsb",
-            inout("rdi") to => _, inout("rsi") from => _, inout("rcx") bytes => _,
+            rest = in(reg) bytes % 8,
+            inout("rdi") to => _, inout("rsi") from => _, inout("rcx") bytes / 8 => _,
             options(nostack, preserves_flags)
         );
     }

@@ -57,8 +57,8 @@ const BACKLOG: usize = 128;
 #[derive(Debug)]
 pub(super) struct Keeper {
     pub(super) stack: Stack<CardLink>,
-    /// Connections by the node of their socket.
-    pub(super) streams: BTreeMap<NodeId, Stream>,
+    /// Connections by the node of their socket. None: it is being looked at.
+    pub(super) streams: BTreeMap<NodeId, Option<Stream>>,
     /// The same, by what the stack calls them.
     pub(super) nodes: BTreeMap<Handle, NodeId>,
     /// Sockets that listen, and where.
@@ -67,6 +67,8 @@ pub(super) struct Keeper {
     listeners: Vec<((Endpoint, bool), Handle)>,
     /// A stream could send nothing because all of them together have too much on the way.
     pub(super) is_starved: bool,
+    /// Rounds that it has begun.
+    pub(super) round: u64,
     /// The most connections at a time since there was none.
     most: usize,
     begun: u64,
@@ -133,6 +135,7 @@ fn open(state: &'static Lock<Server>) -> core::result::Result<Keeper, alloc::str
         listening: BTreeMap::new(),
         listeners: Vec::new(),
         is_starved: false,
+        round: 0,
         most: 0,
         begun: runtime::clock::now(),
     })
@@ -205,18 +208,17 @@ impl Keeper {
     /// Tells the server of the addresses; whether requests that wait for them can be answered now.
     fn publish(&mut self, server: &mut FileServer) -> bool {
         let known = self.stack.addresses().iter().map(|prefix| (from_stack(prefix.address), prefix.length));
-        let addresses: Vec<_> = known.collect();
         let wire = &mut server.wire;
-        if addresses != wire.addresses {
-            wire.addresses = addresses;
+        if !known.clone().eq(wire.addresses.iter().copied()) {
+            wire.addresses = known.collect();
             wire.gateways = self.stack.routes().iter().filter_map(|route| route.gateway).map(from_stack).collect();
             let servers = self.stack.lease().map(|lease| lease.name_servers.clone()).unwrap_or_default();
             wire.name_servers = servers.iter().map(|address| from_stack(address.to_ipv6_mapped())).collect();
             server.break_all_channels();
         }
         let wire = &mut server.wire;
-        let neighbors = self.stack.neighbors().map(|(address, hardware)| (from_stack(address), hardware.0));
         wire.neighbors.clear();
+        let neighbors = self.stack.neighbors().map(|(address, hardware)| (from_stack(address), hardware.0));
         wire.neighbors.extend(neighbors.take(NEIGHBORS));
         let has_lease = self.stack.lease().is_some();
         let is_late = runtime::clock::now() >= self.begun + PATIENCE;
@@ -232,6 +234,7 @@ impl Keeper {
 
     /// Works off what programs want, and hands up what has come.
     fn serve(&mut self, server: &mut FileServer, now: Time) {
+        self.round += 1;
         let mut looks = VecDeque::new();
         while let Some(command) = server.wire.take() {
             match command {
@@ -250,7 +253,9 @@ impl Keeper {
         // Moving bytes changes connections: one round for those that were touched before it.
         let changed: Vec<Handle> = core::iter::from_fn(|| self.stack.tcp.take_change()).collect();
         for handle in changed {
-            if let Some(node) = self.nodes.get(&handle).copied() {
+            if let Some(node) = self.nodes.get(&handle).copied()
+                && !self.is_looked_at(node)
+            {
                 self.look(server, node, now);
             }
         }
@@ -312,7 +317,7 @@ impl Keeper {
 
     fn add(&mut self, node: NodeId, stream: Stream) {
         self.nodes.insert(stream.handle, node);
-        self.streams.insert(node, stream);
+        self.streams.insert(node, Some(stream));
     }
 
     /// Options of a fresh connection: the more there are, the less of what comes each may leave unread.

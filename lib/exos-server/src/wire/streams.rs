@@ -48,6 +48,8 @@ pub(super) struct Stream {
     is_shut: bool,
     /// The last urgent byte that the stack knows: see [`page::URGENT`].
     pub(super) urgent: u64,
+    /// The round of the keeper in which it was looked at, and the state of its connection then.
+    looked: (u64, Option<State>),
 }
 
 /// What becomes of a stream after a look.
@@ -61,7 +63,7 @@ enum Outcome {
 
 impl Stream {
     pub(super) const fn new(handle: Handle, peer: NodeId, is_open: bool) -> Self {
-        Self { handle, peer, incoming: None, outgoing: None, is_open, is_shut: false, urgent: 0 }
+        Self { handle, peer, incoming: None, outgoing: None, is_open, is_shut: false, urgent: 0, looked: (0, None) }
     }
 }
 
@@ -80,24 +82,34 @@ fn is_over(block: &Block) -> bool {
 impl Keeper {
     /// Moves what can be moved of a socket's connection, and asks to be told of the rest.
     pub(super) fn look(&mut self, server: &mut FileServer, node: NodeId, now: Time) {
-        let Some(mut stream) = self.streams.remove(&node) else { return };
+        // It is out of the map meanwhile, and its place is kept.
+        let Some(mut stream) = self.streams.get_mut(&node).and_then(Option::take) else { return };
         let outcome = match server.wire_sides(node, stream.peer) {
             Some(sides) => self.look_at(server, (node, &sides), &mut stream, now),
             None => Outcome::Resets,
         };
         match outcome {
             Outcome::Continues => {
-                self.streams.insert(node, stream);
+                stream.looked = (self.round, self.state_of(&stream));
+                self.streams.insert(node, Some(stream));
+                return;
             }
-            Outcome::Ends => {
-                self.stack.close(stream.handle, now);
-                self.forget(server, stream);
-            }
-            Outcome::Resets => {
-                self.stack.tcp.abort(stream.handle, &mut self.stack.departure);
-                self.forget(server, stream);
-            }
+            Outcome::Ends => self.stack.close(stream.handle, now),
+            Outcome::Resets => self.stack.tcp.abort(stream.handle, &mut self.stack.departure),
         }
+        self.streams.remove(&node);
+        self.forget(server, stream);
+    }
+
+    fn state_of(&self, stream: &Stream) -> Option<State> {
+        self.stack.tcp.block(stream.handle).map(Block::state)
+    }
+
+    /// Whether a stream was looked at in this round, and its connection is in the same state since: it changed by that
+    /// look alone.
+    pub(super) fn is_looked_at(&self, node: NodeId) -> bool {
+        let stream = self.streams.get(&node).and_then(Option::as_ref);
+        stream.is_some_and(|stream| stream.looked == (self.round, self.state_of(stream)))
     }
 
     /// A stream has ended: its windows and the socket of the other side go.
@@ -111,7 +123,7 @@ impl Keeper {
 
     /// Ends the stream that a socket had before.
     pub(super) fn reset_stream(&mut self, server: &mut FileServer, node: NodeId) {
-        if let Some(stream) = self.streams.remove(&node) {
+        if let Some(stream) = self.streams.remove(&node).flatten() {
             self.stack.tcp.abort(stream.handle, &mut self.stack.departure);
             self.forget(server, stream);
         }

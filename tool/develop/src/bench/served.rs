@@ -1,4 +1,4 @@
-//! Servers, measured from outside: a client on the host asks for documents through a network card, and the plugin counts
+//! Servers, measured from outside: a client on the host asks for documents through a network card. The plugin counts
 //! what the whole machine executes meanwhile (`bench/plugin/events.c`).
 //!
 //! The card is one of QEMU's network `user`, which leads a port of the host's loopback to it. What the client executes
