@@ -137,12 +137,12 @@ impl Keeper {
         stream: &mut Stream,
         now: Time,
     ) -> Outcome {
-        let counts = || [page::SENT, page::TAKEN].map(|index| sides.peer.words()[index].load(Acquire));
-        let before = counts();
+        let word = |index: usize| sides.peer.words()[index].load(Acquire);
+        let (sent, taken) = (word(page::SENT), word(page::TAKEN));
         let outcome = self.look_closely(server, (node, sides), stream, now);
-        let after = counts();
-        let changed = [watch::SENT, watch::TAKEN].into_iter().zip(before.iter().zip(&after));
-        server.ring_bells(&sides.own, changed.filter(|(_, (before, after))| before != after).map(|(bit, _)| bit).sum());
+        let bit = |has_changed: bool, bit: u64| if has_changed { bit } else { 0 };
+        let changed = bit(word(page::SENT) != sent, watch::SENT) | bit(word(page::TAKEN) != taken, watch::TAKEN);
+        server.ring_bells(&sides.own, changed);
         outcome
     }
 
@@ -154,6 +154,7 @@ impl Keeper {
         now: Time,
     ) -> Outcome {
         let word = |index: usize| sides.own.words()[index].load(Acquire);
+        let counts = || (word(page::SENT), word(page::TAKEN), word(page::LARGE_FROM));
         self.set_options(sides, stream.handle, now);
         if !stream.is_open {
             match self.opening(stream) {
@@ -172,7 +173,7 @@ impl Keeper {
         }
         loop {
             sides.peer.words()[page::WATCH].store(0, SeqCst);
-            let seen = [page::SENT, page::TAKEN, page::LARGE_FROM].map(word);
+            let seen = counts();
             let outcome = self.move_bytes(server, sides, stream, now).unwrap_or(Outcome::Resets);
             if outcome != Outcome::Continues {
                 return outcome;
@@ -184,7 +185,7 @@ impl Keeper {
             if let Some(information) = self.stack.tcp.information(stream.handle) {
                 information::publish(&information, &sides.peer.words()[page::INFORMATION..]);
             }
-            if [page::SENT, page::TAKEN, page::LARGE_FROM].map(word) == seen {
+            if counts() == seen {
                 return Outcome::Continues;
             }
         }
