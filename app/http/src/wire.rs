@@ -12,18 +12,17 @@ pub(crate) struct Wire {
     pub(crate) filters: [u64; 2],
     pub(crate) hardware: [u8; 6],
     pub(crate) answers: Vec<Vec<u8>>,
-    frame: Vec<u8>,
 }
 
 impl Wire {
     pub(crate) const fn new(ring: Ring, filters: [u64; 2], hardware: [u8; 6], answers: Vec<Vec<u8>>) -> Self {
-        Self { ring, filters, hardware, answers, frame: Vec::new() }
+        Self { ring, filters, hardware, answers }
     }
 }
 
 impl Pages for Wire {
     fn bytes(&self, part: Part) -> &[u8] {
-        &self.answers[part.page as usize][part.offset as usize..][..part.length as usize]
+        bytes_in(&self.answers, part)
     }
 
     fn release(&mut self, _: Extent) {}
@@ -43,11 +42,12 @@ impl Link for Wire {
     }
 
     fn send(&mut self, head: &[u8], parts: &[Part]) -> Result<(), Full> {
-        let mut frame = core::mem::take(&mut self.frame);
-        self.gather(head, parts, &mut frame);
         let filter = self.filters[usize::from(head.get(12..14) != Some(&ARP))];
-        let sent = self.ring.send(filter, &frame);
-        self.frame = frame;
-        sent.map_err(|_| Full)
+        let pieces = parts.iter().map(|part| bytes_in(&self.answers, *part));
+        self.ring.send(filter, head, pieces).map_err(|_| Full)
     }
+}
+
+fn bytes_in(answers: &[Vec<u8>], part: Part) -> &[u8] {
+    &answers[part.page as usize][part.offset as usize..][..part.length as usize]
 }

@@ -239,29 +239,40 @@ impl<M: RingMemory> Ring<M> {
         self.send_words(self.next_send)[0].load(Acquire) == 0
     }
 
-    /// Sends a frame by a filter.
+    /// Sends a frame by a filter: its head, and what follows in pieces.
     ///
     /// # Errors
     /// `Exhausted` without room, `TooMany` where it is too long; the kernel's refusals of `packet_send`.
-    pub fn send(&mut self, filter: u64, frame: &[u8]) -> Result<(), Failure> {
-        let (slot, (header, body)) = (self.next_send, frame.split_at(frame.len().min(SEND_HEADER)));
+    pub fn send<'b>(
+        &mut self,
+        filter: u64,
+        head: &'b [u8],
+        pieces: impl Iterator<Item = &'b [u8]> + Clone,
+    ) -> Result<(), Failure> {
+        let (slot, (header, rest)) = (self.next_send, head.split_at(head.len().min(SEND_HEADER)));
+        let body = core::iter::once(rest).chain(pieces);
+        let length: usize = body.clone().map(<[u8]>::len).sum();
         if !self.has_room() {
             return Err(Error::Exhausted.about(self.page.0));
         }
-        if body.len() > BODY {
+        if length > BODY {
             return Err(Error::TooMany.about(BODY as u64));
         }
         let (of_ring, _) = ring_pages(self.receive_slots, self.send_slots);
         let (place, within) = (of_ring + slot / 2, slot % 2 * BODY);
-        self.memory.write(place * PAGE_SIZE as usize + within, body);
+        let mut at = place * PAGE_SIZE as usize + within;
+        for piece in body {
+            self.memory.write(at, piece);
+            at += piece.len();
+        }
         let words = self.send_words(slot);
         for (word, bytes) in words[4..20].iter().zip(header.chunks(8)) {
             let mut all = [0; 8];
             all[..bytes.len()].copy_from_slice(bytes);
             word.store(u64::from_le_bytes(all), SeqCst);
         }
-        words[20].store(SendSlot::segment(self.pages[place], within as u64, body.len() as u64), SeqCst);
-        words[3].store(header.len() as u64 | u64::from(!body.is_empty()) << 8, SeqCst);
+        words[20].store(SendSlot::segment(self.pages[place], within as u64, length as u64), SeqCst);
+        words[3].store(header.len() as u64 | u64::from(length > 0) << 8, SeqCst);
         words[2].store(0, SeqCst);
         words[1].store(filter, SeqCst);
         words[0].store(1, SeqCst);

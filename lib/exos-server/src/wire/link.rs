@@ -12,18 +12,19 @@ use exos::hw::card::Card;
 use network::checksum::Sum;
 use network::link::{EthernetAddress, Extent, Full, Link, PageNumber, Pages, Part};
 
+type Chunks = BTreeMap<PageNumber, Box<[u8]>>;
+
 #[derive(Debug)]
 pub(super) struct CardLink {
     pub(super) card: Card,
-    chunks: BTreeMap<PageNumber, Box<[u8]>>,
+    chunks: Chunks,
     next: PageNumber,
     pub(super) queued: usize,
-    frame: Vec<u8>,
 }
 
 impl CardLink {
     pub(super) const fn new(card: Card) -> Self {
-        Self { card, chunks: BTreeMap::new(), next: 0, queued: 0, frame: Vec::new() }
+        Self { card, chunks: BTreeMap::new(), next: 0, queued: 0 }
     }
 
     /// Keeps bytes until the stack releases them.
@@ -38,9 +39,7 @@ impl CardLink {
 
 impl Pages for CardLink {
     fn bytes(&self, part: Part) -> &[u8] {
-        let chunk = self.chunks.get(&part.page).map_or(&[][..], |chunk| chunk);
-        let begin = part.offset as usize;
-        chunk.get(begin..begin + part.length as usize).unwrap_or_default()
+        bytes_in(&self.chunks, part)
     }
 
     fn release(&mut self, extent: Extent) {
@@ -68,10 +67,13 @@ impl Link for CardLink {
     }
 
     fn send(&mut self, head: &[u8], parts: &[Part]) -> Result<(), Full> {
-        let mut frame = core::mem::take(&mut self.frame);
-        self.gather(head, parts, &mut frame);
-        let is_sent = self.card.send(&frame);
-        self.frame = frame;
-        if is_sent { Ok(()) } else { Err(Full) }
+        let pieces = parts.iter().map(|part| bytes_in(&self.chunks, *part));
+        if self.card.send(head, pieces) { Ok(()) } else { Err(Full) }
     }
+}
+
+fn bytes_in(chunks: &Chunks, part: Part) -> &[u8] {
+    let chunk = chunks.get(&part.page).map_or(&[][..], |chunk| chunk);
+    let begin = part.offset as usize;
+    chunk.get(begin..begin + part.length as usize).unwrap_or_default()
 }

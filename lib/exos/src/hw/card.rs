@@ -92,8 +92,8 @@ impl Card {
         mtu()
     }
 
-    /// Sends a frame; false when it is lost because the device has no room.
-    pub fn send(&mut self, frame: &[u8]) -> bool {
-        self.ring.send(self.filter, frame).is_ok()
+    /// Sends a frame, as [`Ring::send`]; false when it is lost because the device has no room.
+    pub fn send<'b>(&mut self, head: &'b [u8], pieces: impl Iterator<Item = &'b [u8]> + Clone) -> bool {
+        self.ring.send(self.filter, head, pieces).is_ok()
     }
 }

@@ -209,7 +209,8 @@ impl Ground<'_> {
         self.write_archive(&archive, program)?;
         let plugin = self.plugin(clock, program.cpus, place.path());
         let disks = disks(&[program], place.path())?;
-        let machine = Machine { plugin, disks, ..machine(System::Chitin, clock, program.cpus) };
+        let command_line = program.kernel.clone();
+        let machine = Machine { plugin, disks, command_line, ..machine(System::Chitin, clock, program.cpus) };
         let limit = self.limit(Duration::from_secs(program.seconds));
         if program.serves {
             return self.serve(&program.name, machine, &Files { kernel: self.images.kernel.clone(), archive }, limit);
@@ -424,6 +425,7 @@ mod tests {
             cpus: 1,
             disk: 0,
             serves: false,
+            kernel: String::new(),
             needs: Vec::new(),
             debian: BTreeMap::new(),
         }

@@ -36,6 +36,9 @@ pub struct Program {
     /// It serves HTTP at port 80 of a network card, without end: `served.rs` measures it from outside.
     #[serde(default)]
     pub serves: bool,
+    /// Words on the command line of Chitin's kernel.
+    #[serde(default)]
+    pub kernel: String,
     /// Other programs that it starts.
     #[serde(default)]
     pub needs: Vec<String>,
