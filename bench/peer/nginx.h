@@ -1,4 +1,4 @@
-/* Debian's nginx, which serves one document of 1 KB. */
+/* Debian's nginx, which serves two documents: one of 1 KB, and large.html of 64 KiB. */
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -15,8 +15,9 @@ static void write_file(const char *name, const char *text)
  * no log. */
 static void run_nginx(const char *listen, const char *name)
 {
-	static char document[DOCUMENT + 1], path[64], configuration[1024];
+	static char document[DOCUMENT + 1], large[64 * DOCUMENT + 1], path[64], configuration[1024];
 	memset(document, 'd', DOCUMENT);
+	memset(large, 'd', 64 * DOCUMENT);
 	mkdir("/etc", 0755);
 	mkdir("/tmp", 0777);
 	mkdir("/tmp/nginx", 0755);
@@ -24,6 +25,7 @@ static void run_nginx(const char *listen, const char *name)
 	write_file("/etc/group", "root:x:0:\n");
 	snprintf(path, sizeof path, "/tmp/nginx/%s", name);
 	write_file(path, document);
+	write_file("/tmp/nginx/large.html", large);
 	snprintf(configuration, sizeof configuration,
 		 "daemon off; master_process off; user root root; error_log stderr crit; pid pid;\n"
 		 "events { worker_connections 64; }\n"

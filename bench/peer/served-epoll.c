@@ -1,6 +1,6 @@
 /*
- * A server of HTTP with epoll at port 80 of a card: one document of 1 KB, connections that are kept. A request comes
- * whole.
+ * A server of HTTP with epoll at port 80 of a card: two documents, of 1 KB and of 64 KiB, and connections that are kept.
+ * A request comes whole.
  */
 #include "checked.h"
 
@@ -9,17 +9,23 @@
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 
-#define DOCUMENT 1024
 #define EVENTS 64
 
-static char response[512 + DOCUMENT];
-static size_t response_size;
+static struct {
+	const char *request;
+	size_t bytes, size;
+	char response[128 + 65536];
+} documents[] = { { .request = "GET /index.html", .bytes = 1024 }, { .request = "GET /large.html", .bytes = 65536 } };
 
-static void make_response(void)
+static void make_responses(void)
 {
-	int head = snprintf(response, 128, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n", DOCUMENT);
-	memset(response + head, 'd', DOCUMENT);
-	response_size = (size_t)head + DOCUMENT;
+	for (int each = 0; each < 2; each++) {
+		int head = snprintf(documents[each].response, 128,
+				    "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %zu\r\n\r\n",
+				    documents[each].bytes);
+		memset(documents[each].response + head, 'd', documents[each].bytes);
+		documents[each].size = (size_t)head + documents[each].bytes;
+	}
 }
 
 static int listening_socket(void)
@@ -43,10 +49,11 @@ static void answer(int descriptor)
 {
 	char text[512];
 	ssize_t got = read(descriptor, text, sizeof text);
-	if (got > 15 && memcmp(text, "GET /index.html", 15) == 0)
-		checked(write(descriptor, response, response_size), "write");
-	else if (got <= 0)
+	if (got <= 0)
 		close(descriptor);
+	for (int each = 0; each < 2; each++)
+		if (got > 15 && memcmp(text, documents[each].request, 15) == 0)
+			checked(write(descriptor, documents[each].response, documents[each].size), "write");
 }
 
 int main(void)
@@ -54,7 +61,7 @@ int main(void)
 	struct epoll_event events[EVENTS];
 	int on = 1, listening, poller = (int)checked(epoll_create1(0), "epoll_create1");
 	bring_card_up();
-	make_response();
+	make_responses();
 	listening = listening_socket();
 	watch(poller, listening);
 	for (;;) {

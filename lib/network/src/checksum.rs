@@ -17,9 +17,8 @@ impl Sum {
         let add_block = |total, block: &[u8; 64]| block.as_chunks().0.iter().fold(total, add);
         let (blocks, rest) = bytes.as_chunks();
         let (words, rest) = rest.as_chunks();
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        let total = words.iter().chain([&last]).fold(blocks.iter().fold(0, add_block), add);
+        let last: u64 = rest.iter().rfold(0, |word, byte| word << 8 | u64::from(*byte));
+        let total = words.iter().fold(blocks.iter().fold(0, add_block), add).wrapping_add(last.into());
         // 2^64 counts as 1.
         let [low, high] = [total as u64, (total >> 64) as u64];
         let halves = (low & 0xffff_ffff) + (low >> 32) + high;

@@ -175,8 +175,7 @@ impl Ground<'_> {
             peer::format(&disk.file)?;
             peer::add_mount(&mut tree);
         }
-        let serves = programs[0].serves;
-        if serves || !disks.is_empty() {
+        if !programs[0].serves.is_empty() || !disks.is_empty() {
             peer::add_modules(self.workspace, &mut tree)?;
         }
         peer::write_archive(self.workspace, tree, &names, &archive, self.folder)?;
@@ -184,8 +183,8 @@ impl Ground<'_> {
         let machine = Machine { plugin: self.plugin(clock, cpus, place.path()), disks, ..machine(system, clock, cpus) };
         let seconds = programs.iter().map(|program| program.seconds).sum();
         let limit = self.limit(PEER_BOOT + Duration::from_secs(seconds));
-        if serves {
-            return Ok(vec![self.serve(&programs[0].name, machine, &Files { kernel, archive }, limit)?]);
+        if !programs[0].serves.is_empty() {
+            return Ok(vec![self.serve(programs[0], machine, &Files { kernel, archive }, limit)?]);
         }
         let (mut running, _channel) = Running::start(&machine, &Files { kernel, archive })?;
         let stop = running.stop_within(limit)?;
@@ -212,8 +211,8 @@ impl Ground<'_> {
         let command_line = program.kernel.clone();
         let machine = Machine { plugin, disks, command_line, ..machine(System::Chitin, clock, program.cpus) };
         let limit = self.limit(Duration::from_secs(program.seconds));
-        if program.serves {
-            return self.serve(&program.name, machine, &Files { kernel: self.images.kernel.clone(), archive }, limit);
+        if !program.serves.is_empty() {
+            return self.serve(program, machine, &Files { kernel: self.images.kernel.clone(), archive }, limit);
         }
         let deadline = Instant::now() + limit;
         let (mut running, stream) = Running::start(&machine, &Files { kernel: self.images.kernel.clone(), archive })?;
@@ -236,30 +235,30 @@ impl Ground<'_> {
     }
 
     /// Boots a machine with a network card, and measures the server that it runs from outside.
-    fn serve(&self, name: &str, machine: Machine, files: &Files, limit: Duration) -> Result<Report> {
+    fn serve(&self, program: &Program, machine: Machine, files: &Files, limit: Duration) -> Result<Report> {
         let deadline = Instant::now() + limit;
         let Some(plugin) = &machine.plugin else {
-            return Ok(Report { broken: Some(UNCOUNTED.into()), ..Report::of(name) });
+            return Ok(Report { broken: Some(UNCOUNTED.into()), ..Report::of(&program.name) });
         };
         let out = plugin.out.clone();
         let (port, card) = served::card()?;
         let machine = Machine { networks: vec![card], instruction_count: false, ..machine };
         let (running, stream) = Running::start(&machine, files)?;
         let session = Session::new(stream).context("host channel")?;
-        let hearer = Hearer::of(name);
+        let hearer = Hearer::of(&program.name);
         // What it says is taken meanwhile.
         let hearing = thread::spawn(move || {
             let mut hearer = hearer;
             session.serve(&mut hearer, Some(deadline));
             hearer
         });
-        let measured = served::measure(port, &out, deadline);
+        let measured = served::measure(port, &program.serves, &out, deadline);
         drop(running);
         let said = hearing.join().map(|hearer| hearer.other).unwrap_or_default();
-        let mut report = Report::of(name);
+        let mut report = Report::of(&program.name);
         match measured {
-            Ok(figure) => {
-                report.figures.push(figure);
+            Ok(figures) => {
+                report.figures = figures;
                 self.join(std::slice::from_mut(&mut report), &out);
                 report.count_busy();
             }
@@ -424,7 +423,7 @@ mod tests {
             seconds: 1,
             cpus: 1,
             disk: 0,
-            serves: false,
+            serves: Vec::new(),
             kernel: String::new(),
             needs: Vec::new(),
             debian: BTreeMap::new(),

@@ -33,9 +33,10 @@ pub struct Program {
     /// operation: they are counted by the plugin.
     #[serde(default)]
     pub disk: u64,
-    /// It serves HTTP at port 80 of a network card, without end: `served.rs` measures it from outside.
+    /// Documents that it serves by HTTP at port 80 of a network card, without end. `served.rs` measures it from
+    /// outside: each is a figure.
     #[serde(default)]
-    pub serves: bool,
+    pub serves: Vec<String>,
     /// Words on the command line of Chitin's kernel.
     #[serde(default)]
     pub kernel: String,

@@ -154,7 +154,8 @@ fn measure(ground: &Ground<'_>, catalogue: &Catalogue, tables: &[&Table], option
         for system in some {
             progress.busy_with(&format!("{system:?}, {clock:?}"));
             let alike = on_linux.chunk_by(|one, next| {
-                (one.cpus, one.disk, false, false) == (next.cpus, next.disk, one.serves, next.serves)
+                let are_plain = one.serves.is_empty() && next.serves.is_empty();
+                are_plain && (one.cpus, one.disk) == (next.cpus, next.disk)
             });
             let reports = alike
                 .filter(|programs| peer::comes_up(clock, programs[0].cpus) && is_measured(clock, programs[0]))
@@ -173,7 +174,7 @@ fn measure(ground: &Ground<'_>, catalogue: &Catalogue, tables: &[&Table], option
 
 /// Whether a program is measured by a clock: a server by instructions alone.
 fn is_measured(clock: Clock, program: &Program) -> bool {
-    !program.serves || clock == Clock::Instructions
+    program.serves.is_empty() || clock == Clock::Instructions
 }
 
 /// The programs that `tables` want on one side, each once, in the order of the catalogue.

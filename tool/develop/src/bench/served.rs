@@ -17,17 +17,12 @@ use chitin::qemu::{Forward, Link, NetworkCard, Transport};
 
 use super::report::Figure;
 
-/// What the figure of a server is called.
-const FIGURE: &str = "request";
 /// Connections, which are kept. Each has one request at a time.
 const CLIENTS: usize = 8;
-/// Requests of a sample, samples, and requests before them.
-const REQUESTS: u64 = 400;
+/// Samples, bytes of documents of a sample, and requests of one.
 const SAMPLES: usize = 11;
-const WARMING: u64 = 400;
-const REQUEST: &[u8] = b"GET /index.html HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n";
-/// Bytes of the document.
-const DOCUMENT: usize = 1024;
+const BYTES: usize = 6 << 20;
+const REQUESTS: core::ops::RangeInclusive<usize> = 80..=400;
 /// How long one answer may take, and how long the client waits before it tries again.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(100);
@@ -44,32 +39,43 @@ pub fn card() -> Result<(u16, NetworkCard)> {
     Ok((place.port(), NetworkCard { link: Link::User, address, packets: None, forwards: vec![forward] }))
 }
 
-/// Asks the server behind a port, which may still be coming up. Each sample is a stretch in what the plugin writes to
-/// `out`; the figure has none of the numbers yet.
+/// Asks the server behind a port, which may still be coming up, for each of its documents: a figure each, of that name.
+/// Each sample is a stretch in what the plugin writes to `out`; the figures have none of the numbers yet.
 ///
 /// # Errors
 /// When it does not answer in time, or with anything but a document.
-pub fn measure(port: u16, out: &Path, deadline: Instant) -> Result<Figure> {
-    let mut clients = (0..CLIENTS).map(|_| Client::connect(port, deadline)).collect::<Result<Vec<_>>>()?;
-    let mut name = out.as_os_str().to_owned();
-    name.push(".window");
-    let window = File::options().write(true).open(&name).context("the plugin's file")?;
-    let want = |number: u64| window.write_all_at(&number.to_le_bytes(), 0).context("the plugin's file");
-    ask(&mut clients, WARMING)?;
-    for sample in 0..SAMPLES as u64 {
-        want(2 * sample + 1)?;
-        ask(&mut clients, REQUESTS)?;
+pub fn measure(port: u16, documents: &[String], out: &Path, deadline: Instant) -> Result<Vec<Figure>> {
+    let mut stretches = 0;
+    let figure = |name: &String| measure_one((port, name), out, deadline, &mut stretches);
+    documents.iter().map(figure).collect()
+}
+
+fn measure_one((port, name): (u16, &String), out: &Path, deadline: Instant, number: &mut u64) -> Result<Figure> {
+    let mut clients = (0..CLIENTS).map(|_| Client::connect(port, name, deadline)).collect::<Result<Vec<_>>>()?;
+    let requests = (BYTES / clients[0].length).clamp(*REQUESTS.start(), *REQUESTS.end()) / CLIENTS * CLIENTS;
+    let mut file = out.as_os_str().to_owned();
+    file.push(".window");
+    let window = File::options().write(true).open(&file).context("the plugin's file")?;
+    let mut want = |odd: bool| {
+        *number += 2 - (*number + u64::from(odd)) % 2;
+        window.write_all_at(&number.to_le_bytes(), 0).context("the plugin's file")
+    };
+    ask(&mut clients, requests)?;
+    for _ in 0..SAMPLES {
+        want(true)?;
+        ask(&mut clients, requests)?;
     }
-    want(2 * SAMPLES as u64)?;
+    want(false)?;
     // A machine that executes nothing does not see where the last stretch ends.
-    ask(&mut clients, WARMING)?;
+    ask(&mut clients, CLIENTS)?;
     let samples = vec![0; SAMPLES];
-    Ok(Figure { name: FIGURE.into(), operations: REQUESTS, samples, is_from_outside: true, ..Figure::default() })
+    let operations = requests as u64;
+    Ok(Figure { name: name.clone(), operations, samples, is_from_outside: true, ..Figure::default() })
 }
 
 /// All clients send a request each, then take their answers, over and over.
-fn ask(clients: &mut [Client], requests: u64) -> Result<()> {
-    for _ in 0..requests / CLIENTS as u64 {
+fn ask(clients: &mut [Client], requests: usize) -> Result<()> {
+    for _ in 0..requests / CLIENTS {
         clients.iter_mut().try_for_each(Client::send)?;
         clients.iter_mut().try_for_each(Client::take)?;
     }
@@ -78,15 +84,16 @@ fn ask(clients: &mut [Client], requests: u64) -> Result<()> {
 
 struct Client {
     stream: TcpStream,
+    request: String,
     /// Bytes of a whole answer.
     length: usize,
 }
 
 impl Client {
     /// A connection that has had its first answer. QEMU takes connections for a machine that does not serve yet.
-    fn connect(port: u16, deadline: Instant) -> Result<Self> {
+    fn connect(port: u16, name: &str, deadline: Instant) -> Result<Self> {
         loop {
-            match Self::try_connect(port) {
+            match Self::try_connect(port, name) {
                 Err(failure) if Instant::now() > deadline => return Err(failure),
                 Err(_) => thread::sleep(PAUSE),
                 done => return done,
@@ -94,13 +101,14 @@ impl Client {
         }
     }
 
-    fn try_connect(port: u16) -> Result<Self> {
+    fn try_connect(port: u16, name: &str) -> Result<Self> {
         const WHAT: &str = "a connection to the server";
         let place = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let stream = TcpStream::connect_timeout(&place, PATIENCE).context(WHAT)?;
         stream.set_nodelay(true).context(WHAT)?;
         stream.set_read_timeout(Some(PATIENCE)).context(WHAT)?;
-        let mut client = Self { stream, length: 0 };
+        let request = format!("GET /{name} HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n");
+        let mut client = Self { stream, request, length: 0 };
         client.send()?;
         let mut answer = Vec::new();
         while client.length == 0 || answer.len() < client.length {
@@ -116,7 +124,7 @@ impl Client {
     }
 
     fn send(&mut self) -> Result<()> {
-        self.stream.write_all(REQUEST).context("a request")
+        self.stream.write_all(self.request.as_bytes()).context("a request")
     }
 
     fn take(&mut self) -> Result<()> {
@@ -129,10 +137,12 @@ impl Client {
     }
 }
 
-/// Bytes of an answer whose head is there: the head and the document. 0: it is not.
+/// Bytes of an answer whose head is there: the head and what it says of the document. 0: it is not.
 fn whole(answer: &[u8]) -> usize {
-    let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
-    end.map_or(0, |end| end + 4 + DOCUMENT)
+    let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { return 0 };
+    let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
+    end + 4 + length.unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -153,35 +163,38 @@ mod tests {
     }
 
     fn serve(mut stream: TcpStream, answer: &[u8]) {
-        let mut request = [0; REQUEST.len()];
-        while stream.read_exact(&mut request).is_ok() && request == REQUEST {
+        let mut request = [0; 512];
+        while stream.read(&mut request).is_ok_and(|count| request[..count].starts_with(b"GET /a HTTP/1.1\r\n")) {
             if stream.write_all(answer).is_err() {
                 return;
             }
         }
     }
 
-    fn measured(answer: Vec<u8>) -> (Result<Figure>, u64) {
+    fn measured(answer: Vec<u8>) -> (Result<Vec<Figure>>, u64) {
         let folder = chitin::scratch::folder().unwrap();
         let out = folder.path().join("events");
         std::fs::write(folder.path().join("events.window"), [0; 8]).unwrap();
-        let figure = measure(server(answer), &out, Instant::now());
+        let figures = measure(server(answer), &["a".into(), "a".into()], &out, Instant::now());
         let number = std::fs::read(folder.path().join("events.window")).unwrap();
-        (figure, u64::from_le_bytes(number.try_into().unwrap()))
+        (figures, u64::from_le_bytes(number.try_into().unwrap()))
     }
 
     #[test]
     fn a_server_is_asked_in_stretches() {
-        let (figure, number) = measured([&b"HTTP/1.1 200 OK\r\n\r\n"[..], &[b'd'; DOCUMENT]].concat());
-        let figure = figure.unwrap();
-        assert_eq!((figure.operations, figure.samples.len()), (REQUESTS, SAMPLES));
-        assert_eq!(number, 2 * SAMPLES as u64, "the last stretch ends");
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 40000\r\n\r\n";
+        let (figures, number) = measured([&head[..], &[b'd'; 40000]].concat());
+        let figures = figures.unwrap();
+        assert_eq!(figures.iter().map(|figure| figure.operations).collect::<Vec<_>>(), [152, 152]);
+        assert!(figures.iter().all(|figure| figure.samples.len() == SAMPLES && figure.name == "a"));
+        // Odd numbers begin a stretch each, and an even one ends a figure.
+        assert_eq!(number, 2 * (2 * SAMPLES as u64));
     }
 
     #[test]
     fn a_server_without_the_document_is_told_of() {
-        let (figure, number) = measured(b"HTTP/1.1 404 Not Found\r\n\r\n".to_vec());
-        assert!(figure.unwrap_err().to_string().contains("no document"));
+        let (figures, number) = measured(b"HTTP/1.1 404 Not Found\r\n\r\n".to_vec());
+        assert!(figures.unwrap_err().to_string().contains("no document"));
         assert_eq!(number, 0);
     }
 }
