@@ -1,9 +1,10 @@
 /*
- * Classification by Linux (exokernel-sosp95, Table 7): what sending a frame to the loopback device takes with ten packet
+ * Classification by Linux (exokernel-sosp95, Table 7): what sending a frame to the loopback takes with ten packet
  * sockets whose filters look for ports of TCP, and without any. Each filter keeps nothing of what it accepts, so that
  * nothing is copied. The frame is for another machine, so that IP drops it.
  */
 #include "harness.h"
+#include "loopback.h"
 
 #include <arpa/inet.h>
 #include <linux/filter.h>
@@ -67,15 +68,6 @@ static void add_filter(unsigned port)
 	struct sock_fprog program = { .len = sizeof code / sizeof code[0], .filter = code };
 	int made = on_loopback(ETH_P_IP);
 	checked(setsockopt(made, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program), "SO_ATTACH_FILTER");
-}
-
-/* A fresh Linux has the loopback device, but down. */
-static void bring_up(void)
-{
-	struct ifreq request = { .ifr_name = "lo", .ifr_flags = IFF_UP };
-	int any = (int)checked(socket(AF_INET, SOCK_DGRAM, 0), "socket");
-	ioctl(any, SIOCSIFFLAGS, &request);
-	close(any);
 }
 
 int main(void)

@@ -3,6 +3,7 @@
  * whole connection, much data one way, and requests of 1 KB to a server of HTTP with epoll, and to Debian's nginx.
  */
 #include "harness.h"
+#include "loopback.h"
 #include "nginx.h"
 
 #include <arpa/inet.h>
@@ -215,15 +216,6 @@ static void with_child(const char *name, uint64_t operations, operation *partner
 	measure(name, operations, body);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
-}
-
-/* A fresh Linux has the loopback device, but down. */
-static void bring_up(void)
-{
-	struct ifreq request = { .ifr_name = "lo", .ifr_flags = IFF_UP };
-	int any = (int)checked(socket(AF_INET, SOCK_DGRAM, 0), "socket");
-	ioctl(any, SIOCSIFFLAGS, &request);
-	close(any);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /*
- * A server of HTTP with epoll at port 80 of a card: two documents, of 1 KB and of 64 KiB, and connections that are kept.
+ * A server of HTTP with epoll at port 80 of a card: two documents, of 1 KB and 64 KiB, and connections that are kept.
  * A request comes whole.
  */
 #include "checked.h"
