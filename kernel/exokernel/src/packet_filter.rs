@@ -26,11 +26,11 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
 use machine::boot::Boot;
 use machine::boot_memory::BootMemory;
-use machine::code_arena::CodeArena;
+use machine::code_arena::{CodeArena, NO_MEMORY};
 use machine::dma::DeviceBuffer;
 use machine::memory::Generation;
 use machine::packet::Piece;
-use machine::{exposed, user};
+use machine::{exposed, stop, user};
 use packet_filter::{Account, Classifier, Job, Keeper, Node, Progress, Quota, Request, Sizes, Step, Storage, limit};
 
 /// What the kernel keeps with a filter.
@@ -55,9 +55,13 @@ pub(crate) struct Network {
     pub(crate) to_notify: Cell<u64>,
 }
 
-/// Sets everything aside where the machine has a network. None: it has none, or too little memory for it.
+/// Sets everything aside where the machine has a network.
 pub(crate) fn prepare(boot: &mut Boot) -> Option<&'static mut Network> {
-    let mut arena = boot.code_arena.take()?;
+    let arena = boot.code_arena.take()?;
+    Some(set_aside(boot, arena).unwrap_or_else(|| stop::boot_failure(NO_MEMORY)))
+}
+
+fn set_aside(boot: &mut Boot, mut arena: CodeArena) -> Option<&'static mut Network> {
     let count = arena.bytes() / PAGE_SIZE as usize * FILTERS_PER_CODE_PAGE as usize;
     let sizes = Sizes { shapes: FILTER_SHAPES, code: arena.bytes(), ..Sizes::for_filters(FILTER_OWNERS, count) };
     let mut secret = [0; 8];

@@ -7,7 +7,7 @@
 
 use crate::acpi::{self, Platform};
 use crate::boot_memory::BootMemory;
-use crate::code_arena::CodeArena;
+use crate::code_arena::{CodeArena, NO_MEMORY};
 use crate::device_discovery::Devices;
 use crate::exposed::Window;
 use crate::features::{self, Features};
@@ -144,6 +144,13 @@ fn build(start: &mut StartInfo, platform: &Platform) -> Result<(), MapFailure> {
     unsafe { per_cpu::prepare(0, apic::start(), features::get(), &mut map) }
 }
 
+fn refuse_filters<T>(failure: MapFailure) -> T {
+    match failure {
+        MapFailure::NoMemory => stop::boot_failure(NO_MEMORY),
+        MapFailure::Conflict => refuse(failure),
+    }
+}
+
 fn refuse<T>(failure: MapFailure) -> T {
     match failure {
         MapFailure::NoMemory => stop::boot_failure("too little memory: give the machine at least 64 MiB"),
@@ -171,7 +178,7 @@ extern "C" fn continue_boot() -> ! {
     let mut map = KernelMap::resume(&mut memory, features.has(feature::PAGE_1G));
     let devices = Devices::discover(&mut map, platform, start.command_line.text());
     let has_network = has_network(&devices, start.command_line.text());
-    let code_arena = has_network.then(|| reserve_code(start, features).unwrap_or_else(refuse));
+    let code_arena = has_network.then(|| reserve_code(start, features).unwrap_or_else(refuse_filters));
     let has_disk = devices.kinds().any(|kind| kind == Kind::Block);
     let storage_arena = has_disk.then(|| {
         let mut memory = BootMemory::new(&mut start.memory);

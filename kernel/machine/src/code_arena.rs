@@ -82,6 +82,10 @@ pub fn note_call_address() -> u64 {
     note_call as *const () as u64
 }
 
+/// What a boot says that has no memory for filters.
+pub const NO_MEMORY: &str =
+    "too little memory for the filters: give the machine more, or ask for fewer (packets= on the command line)";
+
 /// An arena.
 #[derive(Debug)]
 pub struct CodeArena {

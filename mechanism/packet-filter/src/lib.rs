@@ -9,8 +9,8 @@
 //!
 //! Where things are: the language in `atom`, `builder`, `condition`, `conjunction`; its meaning in [`reference`]. The
 //! merged structure is in `structure`, `edges`, `record`, `shape`, `find`, `link`, `unlink`, `walk`. Overlaps are in
-//! `overlap`, `specificity`; filters in filters in `containment`, [`Tree`], [`Template`]; machine code in `generate`, `publish`; the order of
-//! work in `job`, `install`, `removal`.
+//! `overlap`, `specificity`; filters in filters in `containment`, [`Tree`], [`Template`]; machine code in `generate`,
+//! `publish`; the order of work in `job`, `install`, `removal`.
 
 #![no_std]
 #![forbid(unsafe_code)]
