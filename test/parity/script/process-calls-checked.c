@@ -23,7 +23,7 @@ static void say(const char *what, long result) {
 }
 #define SAY(call) (errno = 0, say(#call, (long)(call)))
 
-// A child that runs another program, or with `executes` 0 sleeps in this one.
+// A child that runs another program, or with `executes` 0 sleeps in this one. It is seen by the end of a pipe.
 static pid_t child(int executes) {
     int ends[2];
     char byte;
@@ -50,6 +50,14 @@ static void groups(void) {
     SAY(setpgid(executed, executed));
     SAY(setpgid(plain, plain));
     SAY(setpgid(0, plain));
+    int refused = 0;
+    for (int i = 0; i < 200; i++) {
+        pid_t one = child(1);
+        refused += setpgid(one, one) < 0 && errno == EACCES;
+        kill(one, SIGKILL);
+        waitpid(one, NULL, 0);
+    }
+    printf("refused %d\n", refused);
     kill(plain, SIGKILL);
     kill(executed, SIGKILL);
     SAY(wait(NULL) > 0);

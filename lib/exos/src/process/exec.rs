@@ -148,6 +148,7 @@ pub(super) fn replace(context: &mut Context, request: &ExecRequest, prepared: Op
     }
     process().public_word(public::EXECUTED).store(1, Release);
     note_program(plan, path, environment);
+    close_descriptors();
     if started.is_err() {
         super::exit::end(Status::Killed(linux::SIGSEGV));
     }
@@ -323,13 +324,6 @@ pub(super) fn forget_old_program() -> Result<()> {
         }
         Result::Ok(())
     })?;
-    let mut least = 0;
-    loop {
-        let closed = process.descriptors.table.lock().take_closed_by_exec(least);
-        let Some((number, description)) = closed else { break };
-        description.close();
-        least = number + 1;
-    }
     // What they cost less the next program may not need.
     process.empty_nursery();
     let copies = core::mem::take(&mut *process.heap_pages.lock());
@@ -349,6 +343,19 @@ pub(super) fn forget_old_program() -> Result<()> {
     // A confined thread cannot execute a program: another thread did, and this one continues for it.
     thread.is_confined.store(false, Relaxed);
     Ok(())
+}
+
+/// Closes the descriptors that no new program keeps. A parent that waits for the end of such a pipe finds another
+/// program behind it: its group cannot be changed any more, and `/proc` names what it runs.
+fn close_descriptors() {
+    let process = process();
+    let mut least = 0;
+    loop {
+        let closed = process.descriptors.table.lock().take_closed_by_exec(least);
+        let Some((number, description)) = closed else { break };
+        description.close();
+        least = number + 1;
+    }
 }
 
 /// Fills what of the program's memory is not filled yet, its stack before all, and sets the registers.

@@ -160,6 +160,7 @@ fn proxy_exit(process: &'static Process, successor: EnvironmentId) -> ! {
     let window = process.mappings.lock().open_own(vec![page], process.session_key, false);
     let Ok(window) = window else { exit::abandon(DESTROYED) };
     process.public_word(public::STANDS_IN).store(successor.0, Release);
+    process.public_word(public::EXECUTED).store(1, Release);
     wait::kick_idle();
     wait_until_begun(&window, successor);
     loop {
