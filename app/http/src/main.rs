@@ -131,7 +131,7 @@ fn answer(stack: &mut Stack<Wire>, handle: Handle, bytes: &mut Vec<u8>) -> bool 
         if let Some(answer) = page::take(bytes) {
             let whole = &stack.link().answers[answer];
             let (length, sum) = (whole.len() as u32, Sum::of(whole));
-            stack.tcp.send(handle, Extent { page: answer as u64, offset: 0, length, sum });
+            stack.tcp.send(handle, Extent { page: answer as u64, offset: 0, length, sum: Some(sum) });
             if answer & page::CLOSES != 0 {
                 return false;
             }

@@ -1,8 +1,9 @@
 //! The ring of an environment as the device of its stack. What is sent lies in answers that are made once.
 
 use alloc::vec::Vec;
+use network::checksum::Sum;
 use network::link::{EthernetAddress, Extent, Full, Link, Pages, Part};
-use runtime::packet::Ring;
+use runtime::packet::{Frame, Ring};
 
 const ARP: [u8; 2] = [8, 6];
 
@@ -21,8 +22,12 @@ impl Wire {
 }
 
 impl Pages for Wire {
-    fn bytes(&self, part: Part) -> &[u8] {
-        bytes_in(&self.answers, part)
+    fn sum(&self, part: Part) -> Sum {
+        Sum::of(bytes_in(&self.answers, part))
+    }
+
+    fn append(&self, part: Part, to: &mut Vec<u8>) {
+        to.extend_from_slice(bytes_in(&self.answers, part));
     }
 
     fn release(&mut self, _: Extent) {}
@@ -43,8 +48,11 @@ impl Link for Wire {
 
     fn send(&mut self, head: &[u8], parts: &[Part]) -> Result<(), Full> {
         let filter = self.filters[usize::from(head.get(12..14) != Some(&ARP))];
-        let pieces = parts.iter().map(|part| bytes_in(&self.answers, *part));
-        self.ring.send(filter, head, pieces).map_err(|_| Full)
+        let send = |mut frame: Frame<'_, _>| {
+            parts.iter().try_for_each(|part| frame.copy(bytes_in(&self.answers, *part)))?;
+            frame.send(filter)
+        };
+        self.ring.frame(head).and_then(send).map_err(|_| Full)
     }
 }
 

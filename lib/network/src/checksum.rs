@@ -12,13 +12,18 @@ impl Sum {
 
     /// An odd last byte is summed as if a zero followed.
     pub fn of(bytes: &[u8]) -> Self {
-        // The order of bytes in words is that of the result (RFC 1071, section 2.B). Blocks make long loops short.
-        let add = |total: u128, word: &[u8; 8]| total.wrapping_add(u64::from_le_bytes(*word).into());
-        let add_block = |total, block: &[u8; 64]| block.as_chunks().0.iter().fold(total, add);
-        let (blocks, rest) = bytes.as_chunks();
-        let (words, rest) = rest.as_chunks();
-        let last: u64 = rest.iter().rfold(0, |word, byte| word << 8 | u64::from(*byte));
-        let total = words.iter().fold(blocks.iter().fold(0, add_block), add).wrapping_add(last.into());
+        let (words, rest) = bytes.as_chunks::<8>();
+        let last = rest.iter().rfold(0, |word, byte| word << 8 | u64::from(*byte));
+        Self::of_total(total(words, |word| u64::from_le_bytes(*word)).wrapping_add(last.into()))
+    }
+
+    /// The same of words of eight bytes, by their little-endian values.
+    #[inline]
+    pub fn of_words<T>(words: &[T], value: impl Fn(&T) -> u64) -> Self {
+        Self::of_total(total(words, value))
+    }
+
+    fn of_total(total: u128) -> Self {
         // 2^64 counts as 1.
         let [low, high] = [total as u64, (total >> 64) as u64];
         let halves = (low & 0xffff_ffff) + (low >> 32) + high;
@@ -66,6 +71,15 @@ impl Sum {
     pub const fn is_whole(self) -> bool {
         self.0 == 0xffff || self.0 == 0
     }
+}
+
+/// The order of bytes in words is that of the result (RFC 1071, section 2.B). Blocks make long loops short.
+#[inline(always)]
+fn total<T>(words: &[T], value: impl Fn(&T) -> u64) -> u128 {
+    let add = |total: u128, word: &T| total.wrapping_add(value(word).into());
+    let (blocks, rest) = words.as_chunks::<8>();
+    let whole = blocks.iter().fold(0, |total, block| block.iter().fold(total, add));
+    rest.iter().fold(whole, add)
 }
 
 fn fold(mut total: u64) -> u16 {

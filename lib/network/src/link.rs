@@ -9,14 +9,14 @@ use crate::checksum::Sum;
 /// A page, by a number that only the owner of the pages understands.
 pub type PageNumber = u64;
 
-/// Bytes in a page, queued for sending by reference, with their stored sum. The owner keeps
-/// the bytes as they are until the stack releases the extent.
+/// Bytes in a page, queued for sending by reference, with their sum where the owner has stored it. The owner keeps the
+/// bytes as they are until the stack releases the extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     pub page: PageNumber,
     pub offset: u32,
     pub length: u32,
-    pub sum: Sum,
+    pub sum: Option<Sum>,
 }
 
 /// Bytes in a page that a device is to send.
@@ -29,14 +29,17 @@ pub struct Part {
 
 /// The pages that payload lies in.
 pub trait Pages {
-    /// Bytes of an extent; read only to sum the edges of a segment that does not end where an extent ends.
-    fn bytes(&self, part: Part) -> &[u8];
+    /// The sum of some bytes of an extent: those of a segment, or what lies beside it where the sum of all is stored.
+    fn sum(&self, part: Part) -> Sum;
+
+    /// Copies some bytes of an extent, where they cannot be sent by reference.
+    fn append(&self, part: Part, to: &mut Vec<u8>);
 
     /// Makes a whole frame, for a device that takes no gather lists.
     fn gather(&self, head: &[u8], parts: &[Part], frame: &mut Vec<u8>) {
         frame.clear();
         frame.extend_from_slice(head);
-        parts.iter().for_each(|part| frame.extend_from_slice(self.bytes(*part)));
+        parts.iter().for_each(|part| self.append(*part, frame));
     }
 
     /// All bytes of the extent were acknowledged, or the connection ended: the owner may reuse them.

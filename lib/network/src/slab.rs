@@ -13,6 +13,13 @@ pub struct Handle {
     generation: u32,
 }
 
+impl Handle {
+    /// Where the value lies, for [`Slab::at`]: other values lie there later.
+    pub const fn index(self) -> u32 {
+        self.index
+    }
+}
+
 #[derive(Debug)]
 struct Entry<T> {
     generation: u32,

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use network::address::Endpoint;
+use network::checksum::Sum;
 use network::link::{Extent, Full, Link, Pages, Part};
 use network::route::Prefix;
 use network::slab::Handle;
@@ -40,8 +41,12 @@ struct Tap {
 }
 
 impl Pages for Tap {
-    fn bytes(&self, part: Part) -> &[u8] {
-        self.memory.bytes(part)
+    fn sum(&self, part: Part) -> Sum {
+        self.memory.sum(part)
+    }
+
+    fn append(&self, part: Part, to: &mut Vec<u8>) {
+        self.memory.append(part, to);
     }
 
     fn release(&mut self, extent: Extent) {

@@ -13,7 +13,7 @@ use crate::page::Allocator;
 use crate::predicate::{Operator, wait_any, word};
 use crate::window::{WINDOW_PAGES, Window};
 use crate::{clock, syscall};
-use abi::limits::{PAGE_SIZE, SEND_HEADER};
+use abi::limits::{PAGE_SIZE, SEND_HEADER, SEND_SEGMENTS};
 use abi::packet_filter::{Atom, FilterSpecification};
 use abi::packet_ring::{FRAME_OFFSET, RECEIVE_SLOT, RECEIVED, RingSpecification, SEND_SLOT, SLOTS, SendSlot, owner};
 use abi::page::PageKind;
@@ -21,10 +21,13 @@ use abi::{Error, Failure, KeyIndex, PageNumber, UserAddress};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Bytes of a frame behind its header that a send slot has room for.
 const BODY: usize = PAGE_SIZE as usize / 2;
+/// The words of a send slot in which its header and its segments begin.
+const HEADER: usize = 4;
+const SEGMENTS: usize = HEADER + SEND_HEADER / 8;
 
 /// Calls until there is another answer than `Again`.
 fn again<T>(mut call: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
@@ -229,59 +232,107 @@ impl<M: RingMemory> Ring<M> {
         true
     }
 
+    #[inline]
     fn send_words(&self, slot: usize) -> &[AtomicU64] {
         let first = (PAGE_SIZE as usize * (1 + self.receive_slots / 2) + slot * SEND_SLOT as usize) / 8;
         &self.memory.words()[first..first + SEND_SLOT as usize / 8]
     }
 
     /// Whether a frame would be taken now.
+    #[inline]
     pub fn has_room(&self) -> bool {
         self.send_words(self.next_send)[0].load(Acquire) == 0
     }
 
-    /// Sends a frame by a filter: its head, and what follows in pieces.
+    /// Begins a frame with its head, which is copied.
     ///
     /// # Errors
-    /// `Exhausted` without room, `TooMany` where it is too long; the kernel's refusals of `packet_send`.
-    pub fn send<'b>(
-        &mut self,
-        filter: u64,
-        head: &'b [u8],
-        pieces: impl Iterator<Item = &'b [u8]> + Clone,
-    ) -> Result<(), Failure> {
-        let (slot, (header, rest)) = (self.next_send, head.split_at(head.len().min(SEND_HEADER)));
-        let body = core::iter::once(rest).chain(pieces);
-        let length: usize = body.clone().map(<[u8]>::len).sum();
+    /// `Exhausted` without room, `TooMany` where it is too long.
+    pub fn frame(&mut self, head: &[u8]) -> Result<Frame<'_, M>, Failure> {
         if !self.has_room() {
             return Err(Error::Exhausted.about(self.page.0));
         }
-        if length > BODY {
+        let (header, rest) = head.split_at(head.len().min(SEND_HEADER));
+        let (whole, last) = header.as_chunks();
+        let last = last.iter().rfold(0, |word, byte| word << 8 | u64::from(*byte));
+        let values = whole.iter().map(|bytes| u64::from_le_bytes(*bytes)).chain([last]);
+        let words = &self.send_words(self.next_send)[HEADER..SEGMENTS];
+        words.iter().zip(values).for_each(|(word, value)| word.store(value, Relaxed));
+        let mut frame = Frame { header: header.len(), segments: 0, copied: 0, last: 0, ring: self };
+        frame.copy(rest)?;
+        Ok(frame)
+    }
+}
+
+/// A frame that is put together in a send slot. What is dropped is not sent.
+#[derive(Debug)]
+pub struct Frame<'r, M> {
+    ring: &'r mut Ring<M>,
+    /// Bytes of the header.
+    header: usize,
+    /// Segments behind the header, bytes that were copied for them, and those of the last one, where it is of these.
+    segments: usize,
+    copied: usize,
+    last: usize,
+}
+
+impl<M: RingMemory> Frame<'_, M> {
+    /// Appends bytes, which are copied.
+    ///
+    /// # Errors
+    /// `TooMany`: more bytes than half a page, or too many segments.
+    pub fn copy(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if self.copied + bytes.len() > BODY {
             return Err(Error::TooMany.about(BODY as u64));
         }
-        let (of_ring, _) = ring_pages(self.receive_slots, self.send_slots);
-        let (place, within) = (of_ring + slot / 2, slot % 2 * BODY);
-        let mut at = place * PAGE_SIZE as usize + within;
-        for piece in body {
-            self.memory.write(at, piece);
-            at += piece.len();
-        }
-        let words = self.send_words(slot);
-        for (word, bytes) in words[4..20].iter().zip(header.chunks(8)) {
-            let mut all = [0; 8];
-            all[..bytes.len()].copy_from_slice(bytes);
-            word.store(u64::from_le_bytes(all), SeqCst);
-        }
-        words[20].store(SendSlot::segment(self.pages[place], within as u64, length as u64), SeqCst);
-        words[3].store(header.len() as u64 | u64::from(length > 0) << 8, SeqCst);
-        words[2].store(0, SeqCst);
-        words[1].store(filter, SeqCst);
-        words[0].store(1, SeqCst);
-        let taken = again(|| syscall::packet_send(KeyIndex::FIRST, self.page, slot as u64, 1));
+        let (of_ring, _) = ring_pages(self.ring.receive_slots, self.ring.send_slots);
+        let (page, half) = (of_ring + self.ring.next_send / 2, self.ring.next_send % 2 * BODY);
+        self.ring.memory.write(page * PAGE_SIZE as usize + half + self.copied, bytes);
+        self.copied += bytes.len();
+        self.segments -= usize::from(self.last > 0);
+        let length = self.last + bytes.len();
+        self.push(SendSlot::segment(self.ring.pages[page], (half + self.copied - length) as u64, length as u64))?;
+        self.last = length;
+        Ok(())
+    }
+
+    /// Appends bytes of a page that the own first key reads. They may still be read after they were sent.
+    ///
+    /// # Errors
+    /// `TooMany`: too many segments.
+    pub fn lend(&mut self, page: PageNumber, offset: u64, bytes: u64) -> Result<(), Failure> {
+        self.last = 0;
+        self.push(SendSlot::segment(page, offset, bytes))
+    }
+
+    fn push(&mut self, segment: u64) -> Result<(), Failure> {
+        let words = &self.ring.send_words(self.ring.next_send)[SEGMENTS..];
+        words.get(self.segments).ok_or(Error::TooMany.about(SEND_SEGMENTS as u64))?.store(segment, Relaxed);
+        self.segments += 1;
+        Ok(())
+    }
+
+    /// Sends it by a filter.
+    ///
+    /// # Errors
+    /// The kernel's refusals of `packet_send`.
+    pub fn send(self, filter: u64) -> Result<(), Failure> {
+        let ring = self.ring;
+        let slot = ring.next_send;
+        let words = ring.send_words(slot);
+        words[3].store(self.header as u64 | (self.segments as u64) << 8, Relaxed);
+        words[2].store(0, Relaxed);
+        words[1].store(filter, Relaxed);
+        words[0].store(1, Release);
+        let taken = again(|| syscall::packet_send(KeyIndex::FIRST, ring.page, slot as u64, 1));
         if !matches!(taken, Ok(1)) {
-            words[0].store(0, SeqCst);
-            return taken.and(Err(Error::Exhausted.about(self.page.0)));
+            words[0].store(0, Release);
+            return taken.and(Err(Error::Exhausted.about(ring.page.0)));
         }
-        self.next_send = (slot + 1) % self.send_slots;
+        ring.next_send = (slot + 1) % ring.send_slots;
         Ok(())
     }
 }

@@ -61,7 +61,7 @@ fn run() -> Result<(), Failure> {
     let sender = packet::insert(KEY, &packet::filter(LOOPBACK, ROOT, area::access_list(), KEY), &[])?;
     let mut send = |name: &str, port: u16| {
         let frame = headers(port);
-        measure(name, 1, || ring.send(sender, &frame, core::iter::empty()).expect("the ring has room"));
+        measure(name, 1, || ring.frame(&frame).and_then(|frame| frame.send(sender)).expect("the ring has room"));
     };
     send("no-filters", TAKEN);
     for port in PORTS {

@@ -8,21 +8,25 @@
 //!
 //! Invariants:
 //! - `WATCH` in the page of the other side is set while the keeper has nothing to do for the connection.
-//! - A byte that the keeper took from a socket lies in the stack until the other machine has it, also when the socket's
-//!   holders are gone.
+//! - A byte that the keeper took from a socket's page lies in the stack until the other machine has it, also when the
+//!   socket's holders are gone.
+//! - The stack sends bytes of the larger area from there. The count of what was taken passes one once the other machine
+//!   has acknowledged it, or it was copied. A closed socket stays until then.
 
 use super::information;
 use super::keeper::Keeper;
 use crate::dispatch::FileServer;
 use crate::sockets::wire_sockets::Sides;
 use alloc::vec;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use exos::hw::mapping::Mapping;
 use internet::option::{self, place};
 use internet::page::{self, RING, state, watch};
-use internet::ring::{FINISHED, LARGE, RESET, Ring, advance};
+use internet::ring::{FINISHED, LARGE, RESET, Ring, advance, at_least};
 use linux_abi::address_map::PAGE_SIZE;
 use linux_abi::errno::{Errno, Result};
+use network::link::Extent;
 use network::slab::Handle;
 use network::tcp::block::{Block, Error, Options, State};
 use network::time::Time;
@@ -32,8 +36,10 @@ use vfs::inode::NodeId;
 /// Bytes of one connection that the stack keeps until they are acknowledged, and of all together.
 const SEND_LIMIT: u32 = 192 << 10;
 pub(super) const SEND_TOTAL: usize = 4 << 20;
-/// Bytes that become one extent.
+/// Bytes that become one extent, and those of the larger area that are sent from where they lie: each piece of a frame
+/// costs.
 const CHUNK: u64 = 16 << 10;
+const LENT: u64 = 256;
 
 /// A connection.
 #[derive(Debug)]
@@ -44,6 +50,9 @@ pub(super) struct Stream {
     /// Windows onto the larger areas: what comes, and what is sent.
     incoming: Option<Mapping>,
     outgoing: Option<Mapping>,
+    /// The positions up to which the stack has what the program sent, and up to which it has copies.
+    handed: u64,
+    copied: u64,
     is_open: bool,
     is_shut: bool,
     /// The last urgent byte that the stack knows: see [`page::URGENT`].
@@ -63,7 +72,18 @@ enum Outcome {
 
 impl Stream {
     pub(super) const fn new(handle: Handle, peer: NodeId, is_open: bool) -> Self {
-        Self { handle, peer, incoming: None, outgoing: None, is_open, is_shut: false, urgent: 0, looked: (0, None) }
+        Self {
+            handle,
+            peer,
+            incoming: None,
+            outgoing: None,
+            handed: 0,
+            copied: 0,
+            is_open,
+            is_shut: false,
+            urgent: 0,
+            looked: (0, None),
+        }
     }
 }
 
@@ -235,11 +255,11 @@ impl Keeper {
             return Ok(Outcome::Resets);
         }
         let left = self.move_out(server, sides, stream)?;
-        if left == 0 && sent & FINISHED != 0 && !stream.is_shut {
+        if left == 0 && (closed || sent & FINISHED != 0) && !stream.is_shut {
             stream.is_shut = true;
             self.stack.tcp.shut_down(stream.handle, now);
         }
-        if closed && left == 0 {
+        if closed && left == 0 && (stream.outgoing.is_none() || self.held(stream) == 0) {
             return Ok(Outcome::Ends);
         }
         if !closed {
@@ -265,12 +285,58 @@ impl Keeper {
         Ok(if is_done { Outcome::Ends } else { Outcome::Continues })
     }
 
-    /// Hands the stack what the program has sent; the bytes that are left.
+    /// Bytes of a stream that the stack may send again.
+    fn held(&self, stream: &Stream) -> u64 {
+        self.stack.tcp.block(stream.handle).map_or(0, Block::held).into()
+    }
+
+    /// Hands the stack what the program has sent, and the program the room of what it need not keep; the bytes that are
+    /// left.
     fn move_out(&mut self, server: &mut FileServer, sides: &Sides, stream: &mut Stream) -> Result<u64> {
+        let left = self.hand_out(server, sides, stream)?;
+        let (own, taken) = (sides.own.words(), &sides.peer.words()[page::TAKEN]);
+        let large_from = own[page::LARGE_FROM].load(Acquire);
+        let before = taken.load(Acquire);
+        let mut after = at_least(before, self.free(stream, large_from));
+        let ring = Ring::new(own[page::SENT].load(Acquire), after, large_from);
+        if large_from != 0 && ring.room()? < LARGE / 4 && self.copy_out(stream) {
+            after = at_least(after, stream.copied);
+        }
+        if before != after {
+            taken.store(after, SeqCst);
+            exos::wait::kick_idle();
+        }
+        Ok(left)
+    }
+
+    /// The position up to which a program may change what it sent.
+    fn free(&self, stream: &Stream, large_from: u64) -> u64 {
+        match large_from {
+            0 => stream.handed,
+            from => {
+                (stream.handed.saturating_sub(self.held(stream))).max(stream.copied).max(stream.handed.min(from - 1))
+            }
+        }
+    }
+
+    /// Copies what a connection has on its way, where the program could send more of it now.
+    fn copy_out(&mut self, stream: &mut Stream) -> bool {
+        let Some(block) = self.stack.tcp.block(stream.handle).filter(|block| block.is_hungry()) else {
+            return false;
+        };
+        if self.stack.link().queued >= SEND_TOTAL {
+            return false;
+        }
+        let extents: Vec<Extent> = block.extents().copied().collect();
+        self.stack.link_mut().copy_out(extents.iter());
+        stream.copied = stream.handed;
+        true
+    }
+
+    fn hand_out(&mut self, server: &mut FileServer, sides: &Sides, stream: &mut Stream) -> Result<u64> {
         loop {
             let own = |index: usize| sides.own.words()[index].load(Acquire);
-            let taken = sides.peer.words()[page::TAKEN].load(Acquire);
-            let ring = Ring::new(own(page::SENT), taken, own(page::LARGE_FROM));
+            let ring = Ring::new(own(page::SENT), stream.handed, own(page::LARGE_FROM));
             let waiting = ring.waiting()?;
             let Some(block) = self.stack.tcp.block(stream.handle) else { return Ok(0) };
             if waiting == 0 || is_over(block) {
@@ -280,29 +346,28 @@ impl Keeper {
                 self.is_starved |= block.queued() == 0;
                 return Ok(waiting);
             }
-            let mut bytes = vec![0; waiting.min(CHUNK) as usize];
-            let mut done = 0;
-            while done < bytes.len() {
-                let stretch = ring.stretch(ring.taken().wrapping_add(done as u64), (bytes.len() - done) as u64);
-                let piece = &mut bytes[done..done + stretch.bytes as usize];
-                if stretch.is_large {
-                    let window = match &stream.outgoing {
-                        Some(window) => window,
-                        None => stream.outgoing.insert(server.open_large_window(sides.node)?),
-                    };
-                    window.read(stretch.offset, piece)?;
-                } else {
-                    sides.own.read(RING as u64 * 8 + stretch.offset, piece)?;
-                }
-                done += stretch.bytes as usize;
+            let stretch = ring.stretch(ring.taken(), waiting.min(CHUNK));
+            if stretch.is_large && stream.outgoing.is_none() {
+                stream.outgoing = Some(server.open_large_window(sides.node)?);
             }
-            let extent = self.stack.link_mut().keep(bytes.into());
+            let extent = match &stream.outgoing {
+                Some(area) if stretch.is_large && stretch.bytes >= LENT => {
+                    self.stack.link_mut().borrow(area, stretch.offset, stretch.bytes)
+                }
+                area => {
+                    let mut bytes = vec![0; stretch.bytes as usize];
+                    match area {
+                        Some(area) if stretch.is_large => area.read(stretch.offset, &mut bytes)?,
+                        _ => sides.own.read(RING as u64 * 8 + stretch.offset, &mut bytes)?,
+                    }
+                    self.stack.link_mut().keep(bytes.into())
+                }
+            };
             if !self.stack.tcp.send(stream.handle, extent) {
                 network::link::Pages::release(self.stack.link_mut(), extent);
             }
-            self.send_urgent(sides, stream, ring.taken(), ring.taken() + done as u64);
-            sides.peer.words()[page::TAKEN].store(advance(taken, done as u64), SeqCst);
-            exos::wait::kick_idle();
+            stream.handed += stretch.bytes;
+            self.send_urgent(sides, stream, stream.handed - stretch.bytes, stream.handed);
         }
     }
 

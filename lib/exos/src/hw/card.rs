@@ -4,7 +4,7 @@ use super::mapping::Mapping;
 use abi::packet_filter::{FilterSpecification, ROOT};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Acquire;
-use runtime::packet::{self, Ring, RingMemory};
+use runtime::packet::{self, Frame, Ring, RingMemory};
 use runtime::{Failure, KeyIndex, area, exposed, syscall};
 use vfs::network_card;
 
@@ -92,8 +92,17 @@ impl Card {
         mtu()
     }
 
-    /// Sends a frame, as [`Ring::send`]; false when it is lost because the device has no room.
-    pub fn send<'b>(&mut self, head: &'b [u8], pieces: impl Iterator<Item = &'b [u8]> + Clone) -> bool {
-        self.ring.send(self.filter, head, pieces).is_ok()
+    /// Sends a frame of a head and what `fill` appends; false when it is lost, as where the device has no room.
+    pub fn send(
+        &mut self,
+        head: &[u8],
+        fill: impl FnOnce(&mut Frame<'_, Mapping>) -> core::result::Result<(), Failure>,
+    ) -> bool {
+        let filter = self.filter;
+        let sent = self.ring.frame(head).and_then(|mut frame| {
+            fill(&mut frame)?;
+            frame.send(filter)
+        });
+        sent.is_ok()
     }
 }

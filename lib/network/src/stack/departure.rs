@@ -8,6 +8,7 @@ use smoltcp::wire::{
 };
 
 use super::discovery;
+use crate::checksum::Sum;
 use crate::link::{Extent, Link, Pages, Part};
 use crate::neighbor::{Neighbors, Resolution};
 use crate::packet::{Datagram, Fragment, TCP};
@@ -159,7 +160,7 @@ impl<L: Link> Departure<L> {
             }
             Resolution::Unknown { ask } => {
                 let mut packet = head[ETHERNET_HEADER..].to_vec();
-                parts.iter().for_each(|part| packet.extend_from_slice(self.link.bytes(*part)));
+                parts.iter().for_each(|part| self.link.append(*part, &mut packet));
                 self.neighbors.wait(next, packet);
                 if ask {
                     self.ask_for(next);
@@ -238,8 +239,12 @@ impl<L: Link> Departure<L> {
 }
 
 impl<L: Link> Pages for Departure<L> {
-    fn bytes(&self, part: Part) -> &[u8] {
-        self.link.bytes(part)
+    fn sum(&self, part: Part) -> Sum {
+        self.link.sum(part)
+    }
+
+    fn append(&self, part: Part, to: &mut Vec<u8>) {
+        self.link.append(part, to);
     }
 
     fn release(&mut self, extent: Extent) {

@@ -342,6 +342,21 @@ impl Block {
         self.send.queue.length()
     }
 
+    /// The same with the acknowledged bytes of an extent that is not released yet: its owner must not change them.
+    pub fn held(&self) -> u32 {
+        self.send.queue.held()
+    }
+
+    /// What these bytes lie in.
+    pub fn extents(&self) -> impl Iterator<Item = &Extent> {
+        self.send.queue.extents()
+    }
+
+    /// Whether less than a segment waits: more could be on its way if more were queued.
+    pub fn is_hungry(&self) -> bool {
+        self.queued() < self.flight() + self.send.segment
+    }
+
     /// Queues bytes by reference. Returns false when the connection takes no more.
     pub fn send(&mut self, extent: Extent) -> bool {
         let has_room = self.send.queue.length().checked_add(extent.length).is_some_and(|total| total < 1 << 30);

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use network::checksum::Sum;
 use network::link::{Extent, Full, Link, Pages, Part};
 use network::route::Prefix;
 use network::stack::Stack;
@@ -26,8 +27,12 @@ impl Port {
 }
 
 impl Pages for Port {
-    fn bytes(&self, part: Part) -> &[u8] {
-        self.memory.bytes(part)
+    fn sum(&self, part: Part) -> Sum {
+        self.memory.sum(part)
+    }
+
+    fn append(&self, part: Part, to: &mut Vec<u8>) {
+        self.memory.append(part, to);
     }
 
     fn release(&mut self, extent: Extent) {

@@ -20,7 +20,7 @@ impl Memory {
             self.pages.push(None);
         }
         self.pages[number] = Some(page);
-        Extent { page: number as u64, offset, length: bytes.len() as u32, sum: Sum::of(bytes) }
+        Extent { page: number as u64, offset, length: bytes.len() as u32, sum: Some(Sum::of(bytes)) }
     }
 
     /// Pages that are not released.
@@ -29,10 +29,20 @@ impl Memory {
     }
 }
 
-impl Pages for Memory {
-    fn bytes(&self, part: Part) -> &[u8] {
+impl Memory {
+    pub fn bytes(&self, part: Part) -> &[u8] {
         let page = self.pages[part.page as usize].as_ref().expect("a page that was not released");
         &page[part.offset as usize..][..part.length as usize]
+    }
+}
+
+impl Pages for Memory {
+    fn sum(&self, part: Part) -> Sum {
+        Sum::of(self.bytes(part))
+    }
+
+    fn append(&self, part: Part, to: &mut Vec<u8>) {
+        to.extend_from_slice(self.bytes(part));
     }
 
     fn release(&mut self, extent: Extent) {

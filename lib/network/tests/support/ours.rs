@@ -3,6 +3,7 @@
 use core::net::{IpAddr, Ipv6Addr};
 
 use network::address::{Endpoint, Pair};
+use network::checksum::Sum;
 use network::link::{Extent, Pages, Part};
 use network::slab::Handle;
 use network::tcp::block::{Options, State};
@@ -24,8 +25,12 @@ pub struct Carrier {
 }
 
 impl Pages for Carrier {
-    fn bytes(&self, part: Part) -> &[u8] {
-        self.memory.bytes(part)
+    fn sum(&self, part: Part) -> Sum {
+        self.memory.sum(part)
+    }
+
+    fn append(&self, part: Part, to: &mut Vec<u8>) {
+        self.memory.append(part, to);
     }
 
     fn release(&mut self, extent: Extent) {

@@ -30,13 +30,23 @@ impl Jack {
             self.pages.push(Vec::new());
         }
         self.pages[page] = bytes.to_vec();
-        Extent { page: page as u64, offset: 0, length: bytes.len() as u32, sum: Sum::of(bytes) }
+        Extent { page: page as u64, offset: 0, length: bytes.len() as u32, sum: Some(Sum::of(bytes)) }
+    }
+}
+
+impl Jack {
+    fn bytes(&self, part: Part) -> &[u8] {
+        &self.pages[part.page as usize][part.offset as usize..][..part.length as usize]
     }
 }
 
 impl Pages for Jack {
-    fn bytes(&self, part: Part) -> &[u8] {
-        &self.pages[part.page as usize][part.offset as usize..][..part.length as usize]
+    fn sum(&self, part: Part) -> Sum {
+        Sum::of(self.bytes(part))
+    }
+
+    fn append(&self, part: Part, to: &mut Vec<u8>) {
+        to.extend_from_slice(self.bytes(part));
     }
 
     fn release(&mut self, extent: Extent) {
