@@ -29,7 +29,7 @@ pub struct Part {
 
 /// The pages that payload lies in.
 pub trait Pages {
-    /// The sum of some bytes of an extent: those of a segment, or what lies beside it where the sum of all is stored.
+    /// The sum of some bytes of an extent: of a segment's, or of what the stored sum has besides them.
     fn sum(&self, part: Part) -> Sum;
 
     /// Copies some bytes of an extent, where they cannot be sent by reference.
