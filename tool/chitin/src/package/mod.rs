@@ -112,7 +112,7 @@ pub fn load(workspace: &Workspace, packages: &[String]) -> Result<Root> {
             tar
         }
     };
-    root::load(workspace, "--packages", &tar).map(Root::with_names)
+    root::load(workspace, "--packages", &tar)
 }
 
 /// The tar of a root in the cache, made where it is missing.

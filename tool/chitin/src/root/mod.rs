@@ -93,7 +93,7 @@ pub fn load(workspace: &Workspace, option: &str, path: &Path) -> Result<Root> {
         let store = Store::Folder(path.clone());
         return match image::find(&store, tag.as_deref()).context(&what)? {
             Some(image) => of_image(&image, &cache, &what),
-            None => directory::load(&path).map(Root::from),
+            None => directory::load(&path).map(plain),
         };
     }
     if !path.metadata().context(&what)?.is_file() {
@@ -118,8 +118,15 @@ fn of_file(path: &Path, tag: Option<&str>, cache: &LayerCache, what: &str) -> Re
     let mut tree = Tree::new();
     match tar_file::add_to(&mut tree, &tar, what)? {
         0 => Err(Failure::new(format!("{what}: the tar is empty"))),
-        _ => Ok(tree.into()),
+        _ => Ok(plain(tree)),
     }
+}
+
+/// A root that no image describes. A few programs without `/etc` stay as they are.
+fn plain(tree: Tree) -> Root {
+    let is_system = tree.get(b"etc").is_some();
+    let root = Root::from(tree);
+    if is_system { root.with_names() } else { root }
 }
 
 fn of_image(image: &Image, cache: &LayerCache, what: &str) -> Result<Root> {

@@ -333,6 +333,12 @@ dir\nfifo\nout\nsaid\ntext\ntmp\n",
         "/it is for another machine (32-bit x86), not x86-64",
     ),
     plain("a_folder_that_is_none", "$chitin run -w /etc/passwd -- /bin/pwd", 127, "cannot be entered: it is none"),
+    well(
+        "a_root_of_a_system_names_the_machine",
+        "mkdir -p r/bin r/etc; cp $busybox r/bin/busybox; echo own > r/etc/hostname
+            $chitin run --root r -- /bin/busybox cat /etc/hosts /etc/hostname; ls r/etc; rm -r r/etc; $chitin run --root r -- /bin/busybox ls /",
+        "127.0.0.1\tlocalhost chitin\n::1\tlocalhost\nown\nhostname\nbin\ndev\nproc\nroot\nsys\ntmp\n",
+    ),
     well("the_last_of_two_variables_counts", "$chitin run -e A=1 -e PATH=/nowhere -e A=2 -e PATH=/bin -- env", "HOME=/root\nA=2\nPATH=/bin\n"),
     well("ten_megabytes_of_every_byte_come_back", r#"perl -e 'print pack("C*", 0..255) x 40960' > all
         $chitin run -- /bin/cat < all > back; echo $?; cmp all back && wc -c < back"#, "0\n10485760\n"),
