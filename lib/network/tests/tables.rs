@@ -248,6 +248,31 @@ fn closed_windows_are_probed() {
     talk.runs("error Some(TimedOut)");
 }
 
+/// The owner has gone: the peer would hold the bytes, and the pages that they lie in, for ever.
+#[test]
+fn a_closed_window_does_not_hold_what_its_owner_gave_up() {
+    let mut talk = Talk::established(plain());
+    talk.runs("< A 1 1 0 win=0 | write 10 | > | close");
+    for _ in 0..10 {
+        talk.runs("wait 19000 | > A 0 1 0 | < A 1 1 0 win=0");
+    }
+    talk.runs("state FinWait1 | wait 20000 | state Gone | >");
+    // It takes bytes no more, and says that it lives.
+    let mut talk = Talk::established(plain());
+    talk.runs("write 10 | > A 1 1 10 | close | > FA 11 1 0");
+    for _ in 0..10 {
+        talk.runs("wait 19000 | < A 1 1 0 win=0");
+        talk.outgoing();
+    }
+    talk.runs("state FinWait1 | wait 20000 | state Gone | >");
+    // The time runs anew with each byte that it takes.
+    let mut talk = Talk::established(plain());
+    talk.runs(
+        "write 10 | > A 1 1 10 | close | > FA 11 1 0 | wait 190000 | < A 1 6 0 win=0 | wait 190000 | state FinWait1",
+    );
+    talk.runs("wait 20000 | state Gone");
+}
+
 #[test]
 fn our_window_closes_and_opens() {
     let mut talk = Talk::established(Options { receive_limit: 3_000, ..plain() });

@@ -55,6 +55,7 @@ pub(super) struct Stream {
     copied: u64,
     is_open: bool,
     is_shut: bool,
+    is_closed: bool,
     /// The last urgent byte that the stack knows: see [`page::URGENT`].
     pub(super) urgent: u64,
     /// The round of the keeper in which it was looked at, and the state of its connection then.
@@ -81,6 +82,7 @@ impl Stream {
             copied: 0,
             is_open,
             is_shut: false,
+            is_closed: false,
             urgent: 0,
             looked: (0, None),
         }
@@ -114,11 +116,18 @@ impl Keeper {
                 self.streams.insert(node, Some(stream));
                 return;
             }
-            Outcome::Ends => self.stack.close(stream.handle, now),
+            Outcome::Ends => self.close(&mut stream, now),
             Outcome::Resets => self.stack.tcp.abort(stream.handle, &mut self.stack.departure),
         }
         self.streams.remove(&node);
         self.forget(server, stream);
+    }
+
+    /// The stack ends the connection alone, and sends what it has.
+    fn close(&mut self, stream: &mut Stream, now: Time) {
+        if !core::mem::replace(&mut stream.is_closed, true) {
+            self.stack.close(stream.handle, now);
+        }
     }
 
     fn state_of(&self, stream: &Stream) -> Option<State> {
@@ -255,12 +264,14 @@ impl Keeper {
             return Ok(Outcome::Resets);
         }
         let left = self.move_out(server, sides, stream)?;
-        if left == 0 && (closed || sent & FINISHED != 0) && !stream.is_shut {
+        if left == 0 && sent & FINISHED != 0 && !stream.is_shut {
             stream.is_shut = true;
             self.stack.tcp.shut_down(stream.handle, now);
         }
-        if closed && left == 0 && (stream.outgoing.is_none() || self.held(stream) == 0) {
-            return Ok(Outcome::Ends);
+        if closed && left == 0 {
+            self.close(stream, now);
+            let is_lent = stream.outgoing.is_some() && self.held(stream) > 0;
+            return Ok(if is_lent { Outcome::Continues } else { Outcome::Ends });
         }
         if !closed {
             self.move_in(server, sides, stream)?;

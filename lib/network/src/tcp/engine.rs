@@ -149,16 +149,14 @@ impl Tcp {
         self.changes.get_or_insert_default();
     }
 
-    /// A connection that a segment, a timer or a call has changed since it was taken last.
+    /// A connection that a segment, a timer or a call has changed since it was taken last. One that its owner has given
+    /// up is told of when it ends; its handle is stale then.
     pub fn take_change(&mut self) -> Option<Handle> {
-        let changes = self.changes.as_mut()?;
-        loop {
-            let handle = changes.pop_front()?;
-            if let Some(connection) = self.connections.get_mut(handle) {
-                connection.is_reported = false;
-                return Some(handle);
-            }
+        let handle = self.changes.as_mut()?.pop_front()?;
+        if let Some(connection) = self.connections.get_mut(handle) {
+            connection.is_reported = false;
         }
+        Some(handle)
     }
 
     fn report_change(&mut self, index: u32) {
@@ -421,6 +419,7 @@ impl Tcp {
             }
         }
         if orphan {
+            self.report_change(index);
             self.connections.remove(index);
         } else if let Some(connection) = self.connections.at_mut(index) {
             connection.is_listed = false;

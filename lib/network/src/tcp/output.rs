@@ -42,7 +42,7 @@ impl Block {
         self.send.syn_is_due = false;
         self.send.next = self.send.una.plus(1);
         self.timers.waiting_since = self.timers.waiting_since.min(now);
-        self.timers.retransmit = self.within_user_time_out(now, self.round_trip.time_out());
+        self.timers.retransmit = self.within_patience(now, self.round_trip.time_out());
         (self.send.timed_end, self.send.timed_at) = match self.round_trip.backoff {
             0 => (self.send.next, now),
             _ => (self.send.next, Time::NEVER),
@@ -206,7 +206,7 @@ impl Block {
     fn arm_retransmission(&mut self, now: Time) {
         self.timers.waiting_since = self.timers.waiting_since.min(now);
         if self.timers.retransmit.is_never() {
-            self.timers.retransmit = self.within_user_time_out(now, self.round_trip.time_out());
+            self.timers.retransmit = self.within_patience(now, self.round_trip.time_out());
         }
         self.timers.persist = Time::NEVER;
     }
@@ -222,7 +222,7 @@ impl Block {
             _ => timer::CORK,
         };
         self.timers.waiting_since = self.timers.waiting_since.min(now);
-        self.timers.persist = self.within_user_time_out(now, span.min(u64::from(super::round_trip::MOST)));
+        self.timers.persist = self.within_patience(now, span.min(u64::from(super::round_trip::MOST)));
     }
 
     /// Runs the timers that are due; `output` has work afterwards.
@@ -244,21 +244,24 @@ impl Block {
         }
     }
 
-    /// When a timer of so many microseconds is due. It does not wait past the end of the user time-out.
-    fn within_user_time_out(&self, now: Time, span: u64) -> Time {
-        let due = now.after(span);
-        match u64::from(self.options.user_time_out) {
-            0 => due,
-            time_out => due.min(self.timers.waiting_since.after(time_out * MILLISECOND).max(now.after(MILLISECOND))),
-        }
+    /// Microseconds that the oldest byte may wait, where time bounds that.
+    fn patience(&self) -> Option<u64> {
+        let of_user = Some(u64::from(self.options.user_time_out) * MILLISECOND).filter(|span| *span > 0);
+        let is_held = self.orphan && self.send.window == 0;
+        of_user.into_iter().chain(is_held.then_some(timer::ORPHAN)).min()
     }
 
-    /// Whether the user time-out is over, or without one the number of attempts.
+    /// When a timer of so many microseconds is due. It does not wait past the end of patience.
+    fn within_patience(&self, now: Time, span: u64) -> Time {
+        let due = now.after(span);
+        let end = self.patience().map(|patience| self.timers.waiting_since.after(patience).max(now.after(MILLISECOND)));
+        end.map_or(due, |end| due.min(end))
+    }
+
+    /// Whether patience is over. Without a user time-out the number of attempts ends it, too.
     fn is_given_up(&self, now: Time, attempts: u8, limit: u8) -> bool {
-        match u64::from(self.options.user_time_out) {
-            0 => attempts >= limit,
-            time_out => now.since(self.timers.waiting_since) >= time_out * MILLISECOND,
-        }
+        let is_late = self.patience().is_some_and(|patience| now.since(self.timers.waiting_since) >= patience);
+        is_late || self.options.user_time_out == 0 && attempts >= limit
     }
 
     fn retransmission_time_out(&mut self, now: Time, released: &mut Vec<Extent>) {

@@ -10,6 +10,8 @@ pub const CORK: u64 = 200_000;
 /// An end that its owner closed waits for the peer's FIN.
 pub const FIN_WAIT_2: u64 = 60 * SECOND;
 pub const TIME_WAIT: u64 = 60 * SECOND;
+/// What an owner that has gone left to be sent waits no longer for a closed window to open, as on Linux.
+pub const ORPHAN: u64 = 200 * SECOND;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Timers {
