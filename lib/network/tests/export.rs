@@ -79,7 +79,7 @@ fn connections_move_between_stacks_in_the_middle_of_everything() {
         let mut lengths = || random.between(5_000, 60_000) as usize;
         let (first, second) = (text(seed, lengths()), text(!seed, lengths()));
         let now = Time::from_micros(random.below(1 << 40));
-        let options = Options { syn_retries: 60, sack: random.chance(700), ..Options::default() };
+        let options = Options { syn_retries: 60, retries: 60, sack: random.chance(700), ..Options::default() };
         let addresses = [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
         let scripts = [Script::new(first.clone(), second.clone(), seed), Script::new(second, first, seed + 1)];
         let [client, server] = scripts;

@@ -53,6 +53,7 @@ impl Case {
             algorithm: if flag(700) { Algorithm::Cubic } else { Algorithm::NewReno },
             quick_acknowledgement: flag(100),
             syn_retries: 60,
+            retries: 60,
             receive_limit: [4_000, 20_000, 64 << 10, 256 << 10][self.random.below(4) as usize],
             ..Options::default()
         }
