@@ -126,7 +126,11 @@ static void count(int signal) { signals += signal == SIGURG; }
 
 static void wait_for_urgent(int one) {
     struct pollfd look = {one, POLLPRI, 0};
-    if (poll(&look, 1, 5000) != 1)
+    int found;
+    // The signal may come first.
+    while ((found = poll(&look, 1, 5000)) < 0 && errno == EINTR)
+        ;
+    if (found != 1)
         printf("nothing urgent came\n");
 }
 
