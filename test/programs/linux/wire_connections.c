@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { ECHO = 7, MESSAGES = 3, TEXT = 64 };
+enum { ECHO = 7, MESSAGES = 3, TEXT = 64, GIVEN_UP = 64 };
 // What may be kept of connections that are gone, in KiB: of few, and of each of many. What a further round may take in
 // addition. Of MANY, all are gone once the time is over in which an address and port stay in use (TIME_WAIT, 60 s).
 static const long KEPT = 4 << 10, KEPT_EACH = 2, GROWN = 2 << 10;
@@ -64,6 +64,22 @@ static void receive_all(const int *sockets, int busy, int message) {
     }
 }
 
+// Connections that are given up with bytes on the way: the memory that those lie in must wait for the card.
+static void give_up(const struct sockaddr_in *peer) {
+    static char bytes[100000];
+    const struct sockaddr none = {.sa_family = AF_UNSPEC};
+    for (int i = 0; i < GIVEN_UP; i++) {
+        int one = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(one, (const void *)peer, sizeof *peer))
+            fail("connect to give up", i);
+        if (send(one, bytes, sizeof bytes, MSG_DONTWAIT) <= 0)
+            fail("send to give up", i);
+        if (connect(one, &none, sizeof none))
+            fail("give up", i);
+        close(one);
+    }
+}
+
 static void one_round(int *sockets, int all, int busy) {
     struct sockaddr_in peer = {.sin_family = AF_INET, .sin_port = htons(ECHO)};
     inet_pton(AF_INET, "10.0.2.2", &peer.sin_addr);
@@ -79,6 +95,7 @@ static void one_round(int *sockets, int all, int busy) {
     }
     for (int i = 0; i < all; i++)
         close(sockets[i]);
+    give_up(&peer);
 }
 
 int main(int count, char **words) {

@@ -621,7 +621,7 @@ impl FileServer {
 
     fn free_socket(&mut self, node: NodeId) {
         let Some(socket) = self.net().sockets.remove(&node) else { return };
-        ANY_WINDOW.free_many(&socket.large);
+        self.free_large(socket.large);
         let net = self.net();
         net.pool.push_back(socket.page);
         if net.pool.len() > net.pool_limit.max(POOL_GROWTH) {

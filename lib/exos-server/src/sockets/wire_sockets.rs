@@ -182,6 +182,10 @@ impl FileServer {
             self.mappings.close(&memory);
             Allocator::own().free_many(memory.pages());
         }
+        for (first, left) in core::mem::take(&mut self.wire.lent) {
+            self.mappings.close_showing(first);
+            ANY_WINDOW.free_many(&left);
+        }
         self.wire.forget();
         self.break_all_channels();
         let Some(net) = &mut self.internet else { return };
@@ -256,7 +260,26 @@ impl FileServer {
         if pages.is_empty() {
             return Err(Errno::EIO);
         }
-        self.mappings.open(pages, ANY_WINDOW.key, false)
+        let first = pages[0];
+        let window = self.mappings.open(pages, ANY_WINDOW.key, false)?;
+        self.wire.lent.insert(first, Vec::new());
+        Ok(window)
+    }
+
+    /// The stack reads nothing there any more.
+    pub(crate) fn close_large_window(&mut self, window: &Mapping) {
+        self.mappings.close(window);
+        if let Some(left) = window.pages().first().and_then(|first| self.wire.lent.remove(first)) {
+            ANY_WINDOW.free_many(&left);
+        }
+    }
+
+    /// Frees the larger area of a socket that has gone, or has the keeper do so.
+    pub(super) fn free_large(&mut self, pages: Vec<PageNumber>) {
+        match pages.first().and_then(|first| self.wire.lent.get_mut(first)) {
+            Some(left) => *left = pages,
+            None => _ = ANY_WINDOW.free_many(&pages),
+        }
     }
 
     /// Makes the larger area of the other side.

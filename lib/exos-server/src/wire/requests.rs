@@ -5,7 +5,7 @@
 
 use super::keeper::Keeper;
 use crate::dispatch::FileServer;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -16,9 +16,9 @@ use internet::address::{Address, Endpoint};
 use internet::device::Device;
 use linux_abi::errno::{Errno, Result};
 use network::slab::Handle;
-use runtime::EnvironmentId;
 use runtime::lock::Possession;
 use runtime::transfer::Message;
+use runtime::{EnvironmentId, PageNumber};
 use unix_core::server::protocol::{NETWORK_DONE, NETWORK_WORK, NOT_YET};
 use vfs::inode::NodeId;
 
@@ -79,6 +79,9 @@ pub struct Wire {
     pub neighbors: Vec<(Address, [u8; 6])>,
     /// Where the keeper has opened the card.
     pub memory: Option<Mapping>,
+    /// Larger areas that the stack may read at any time, by their first page: those of a socket that has gone meanwhile
+    /// are freed when the keeper closes its window.
+    pub lent: BTreeMap<PageNumber, Vec<PageNumber>>,
     /// What the keeper keeps. It holds it while it lives; the next one frees what a dead one has left.
     pub(super) tables: Arc<Possession<Option<Keeper>>>,
 }

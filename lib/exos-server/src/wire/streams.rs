@@ -144,9 +144,8 @@ impl Keeper {
     /// A stream has ended: its windows and the socket of the other side go.
     fn forget(&mut self, server: &mut FileServer, stream: Stream) {
         self.nodes.remove(&stream.handle);
-        for window in [stream.incoming, stream.outgoing].into_iter().flatten() {
-            server.mappings.close(&window);
-        }
+        stream.incoming.into_iter().for_each(|window| server.mappings.close(&window));
+        stream.outgoing.into_iter().for_each(|window| server.close_large_window(&window));
         server.wire_side_ends(stream.peer);
     }
 
