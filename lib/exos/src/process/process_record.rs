@@ -137,7 +137,7 @@ pub struct Process {
     pub terminal: Lock<Option<Terminal>>,
     /// How it ends, once it does, as `Status::to_word`; 0 before.
     pub ending: AtomicU64,
-    /// What threads left that ended.
+    /// Threads that have ended, or are about to by themselves, for what they were made of.
     pub remains: Lock<Vec<DeadThread>>,
     /// Records of threads that ended, to be used again.
     pub spare_threads: Lock<Vec<&'static Thread>>,

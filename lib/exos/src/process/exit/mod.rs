@@ -14,9 +14,8 @@ use super::exec;
 use super::fork::child_start;
 use super::fork::vfork_sharing;
 use super::futex;
-use super::process_record::Process;
+use super::thread::Thread;
 use super::thread::thread_create;
-use super::thread::{DeadThread, Thread};
 use crate::hw::current::area_at;
 use crate::process::current::{process, thread};
 use crate::terminal::job_control;
@@ -75,7 +74,7 @@ pub fn end_thread_as(status: Status) -> ! {
     process.settle_without(thread);
     futex::release_inheriting(thread);
     super::fork::child_start::publish_threads(process);
-    process.remains.lock().push(DeadThread::of(thread));
+    thread.has_left.store(true, Release);
     ring(EnvironmentId(process.environment()));
     die()
 }
@@ -95,25 +94,17 @@ const LOOK_AGAIN: u64 = 20_000_000;
 /// Ends every thread but the running one, which is the first, and takes them back.
 pub fn end_other_threads() {
     let process = process();
-    if process.threads.lock().len() > 1 {
-        end_others(process);
-    }
+    let is_other = |thread: &Thread| thread.number() != area::number().0;
+    let number = |thread: &Thread| EnvironmentId(thread.number());
+    let mut others: Vec<EnvironmentId> =
+        process.threads.lock().iter().filter(|thread| is_other(thread)).map(|thread| number(thread)).collect();
+    others.iter().for_each(|number| ring(*number));
+    // Those that are just ending by themselves.
+    others.extend(process.remains.lock().iter().filter(|dead| !dead.is_over()).map(|dead| number(dead.thread)));
+    wait_for_deaths(&others);
+    process.remove_threads(is_other);
     process.futexes.lock().forget_all();
     thread_create::take_everything_back();
-}
-
-fn end_others(process: &Process) {
-    let own = area::number().0;
-    let others: Vec<&Thread> = process.threads.lock().iter().copied().filter(|thread| thread.number() != own).collect();
-    let numbers: Vec<EnvironmentId> = others.iter().map(|other| EnvironmentId(other.number())).collect();
-    numbers.iter().for_each(|number| ring(*number));
-    wait_for_deaths(&numbers);
-    process.remove_threads(|thread| thread.number() != own);
-    let mut remains = process.remains.lock();
-    // A thread that was just ending by itself has left its remains already.
-    let missing: Vec<&Thread> =
-        others.into_iter().filter(|other| !remains.iter().any(|one| one.are_of(other))).collect();
-    remains.extend(missing.into_iter().map(DeadThread::of));
 }
 
 /// For a pending exec: the first thread enters the new program, all others end.
@@ -143,9 +134,8 @@ pub fn be_alone_for_exec() {
     let process = process();
     if process.threads.lock().len() > 1 {
         let _ = process.signal.stopped.compare_exchange(state::RUNS, state::EXECS, SeqCst, Acquire);
-        end_other_threads();
     }
-    thread_create::take_everything_back();
+    end_other_threads();
     process.descriptors.end_all_uses();
     process.descriptors.has_threads.store(false, Relaxed);
     let _ = process.signal.stopped.compare_exchange(state::EXECS, state::RUNS, SeqCst, Acquire);

@@ -4,7 +4,7 @@ use crate::hw::cpu_time::Transferred;
 use crate::process::cost;
 use crate::process::current::process;
 use crate::process::process_record::{Process, option};
-use crate::process::thread::Thread;
+use crate::process::thread::{DeadThread, Thread};
 use crate::signal::process_clock::ran;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use linux_abi::address_map::PAGE_SIZE;
@@ -68,7 +68,7 @@ impl Process {
     }
 
     /// Threads end, and the process lives. A sum is made under the same lock: it has what a thread did once, with the
-    /// thread or with those that ended.
+    /// thread or with those that ended. At each time a thread is in one of the two lists.
     pub fn remove_threads(&self, ends: impl Fn(&Thread) -> bool) {
         self.threads.lock().retain(|thread| {
             if !ends(thread) {
@@ -78,6 +78,7 @@ impl Process {
             *ended = ended.with(thread.usage());
             let mut moved = self.moved_by_ended.lock();
             *moved = sum(*moved, thread.cpu_time.transferred());
+            self.remains.lock().push(DeadThread { thread });
             false
         });
     }

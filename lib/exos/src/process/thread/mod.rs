@@ -16,13 +16,13 @@ use crate::upcalls::EachThread;
 use crate::wait::WaitState;
 use alloc::vec::Vec;
 use core::ops::Deref;
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU64};
 use linux_abi::errno::Result;
-use runtime::PageNumber;
 use runtime::area::{self, Area};
 use runtime::lock::Lock;
 use runtime::upcall::Context;
+use runtime::{EnvironmentId, PageNumber, exposed};
 use unix_core::process::nice_share::FairShare;
 use unix_core::process::public_page as public;
 
@@ -48,6 +48,8 @@ pub struct Thread {
     pub turns: Lock<FairShare>,
     /// Its credentials and CPUs.
     pub attributes: ThreadAttributes,
+    /// Whether it has ended by itself, and uses nothing of its process any more.
+    pub has_left: AtomicBool,
     /// Whether it is in the strict mode of seccomp(2).
     pub is_confined: AtomicBool,
     /// The futex that it waits for.
@@ -58,7 +60,7 @@ pub struct Thread {
     pub signals: ThreadSignals,
 }
 
-/// A thread that ended: what it was made of.
+/// A thread that has ended or is about to: what it was made of.
 #[derive(Clone, Debug)]
 pub struct DeadThread {
     pub thread: &'static Thread,
@@ -86,6 +88,7 @@ impl Thread {
             pages: Lock::new(Vec::new()),
             start: Lock::new(None),
             turns: Lock::new(FairShare::default()),
+            has_left: AtomicBool::new(false),
             is_confined: AtomicBool::new(false),
             waiter: Waiter::default(),
             waits: WaitState::default(),
@@ -162,6 +165,7 @@ impl Thread {
         self.attributes.own_credentials.free_copy();
         self.attributes.own_credentials.clear();
         self.signals.at_end.store(0, Relaxed);
+        self.has_left.store(false, Relaxed);
         self.is_confined.store(false, Relaxed);
         self.cpu_time.clear();
         self.waits.awakened.store(0, Relaxed);
@@ -193,14 +197,9 @@ impl Thread {
 }
 
 impl DeadThread {
-    /// What the running thread leaves.
-    pub fn of(thread: &'static Thread) -> Self {
-        Self { thread }
-    }
-
-    /// Whether they are what this thread left.
-    pub fn are_of(&self, thread: &Thread) -> bool {
-        core::ptr::eq(self.thread, thread)
+    /// Whether it does nothing any more that its process could miss.
+    pub fn is_over(&self) -> bool {
+        self.thread.has_left.load(Acquire) || !exposed::lives(EnvironmentId(self.thread.number()))
     }
 }
 

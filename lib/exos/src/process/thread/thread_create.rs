@@ -191,7 +191,11 @@ extern "C" fn begin(_argument: u64) {
 
 /// Takes back what threads that ended were made of, but for what is kept for the next ones.
 fn take_remains_back() {
-    let remains = core::mem::take(&mut *process().remains.lock());
+    take_back(DeadThread::is_over);
+}
+
+fn take_back(is_over: impl Fn(&DeadThread) -> bool) {
+    let remains: Vec<DeadThread> = process().remains.lock().extract_if(.., |dead| is_over(dead)).collect();
     if remains.is_empty() {
         return;
     }
@@ -208,9 +212,9 @@ fn take_remains_back() {
     budget::give_back();
 }
 
-/// The same, with what is kept.
+/// The same of all threads in that list, with what is kept.
 pub fn take_everything_back() {
-    take_remains_back();
+    take_back(|_| true);
     free_kept();
 }
 
