@@ -8,7 +8,7 @@ use abi::boot;
 use crate::archive::Writer;
 use crate::build::Images;
 use crate::command_record::ProgramCommand;
-use crate::failure::{Context, Result};
+use crate::failure::{Context, Failure, Result};
 use crate::root::Tree;
 
 /// The guest program that starts ExOS and what it is to run.
@@ -18,11 +18,28 @@ const EXOS_IMAGE: &str = "exos";
 /// What failed where the archive has no room.
 pub const WRITING: &str = "cannot write the boot archive (TMPDIR names another folder for it)";
 
+/// MiB that a root may take: QEMU loads an archive below 2 GiB, and the programs of ExOS go with it.
+const MOST: u64 = 2000;
+
+/// # Errors
+/// When no machine can be loaded with this root.
+pub fn check_size(root: &Tree) -> Result<()> {
+    let size = root.packed_size().div_ceil(1 << 20);
+    if size <= MOST {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "this root is {size} MiB, and QEMU loads a machine with {MOST} MiB of one at most: take fewer packages, or give \
+         `./chitin run --root` a --disk FILE:SIZE, where the root then lives"
+    )))
+}
+
 /// An archive that brings up ExOS on `root` to run `command`.
 ///
 /// # Errors
-/// When a program is missing or damaged, or the archive cannot be written.
+/// When the root is too large, a program is missing or damaged, or the archive cannot be written.
 pub fn with_exos(file: File, images: &Images, root: &Tree, command: &ProgramCommand) -> Result<()> {
+    check_size(root)?;
     let mut archive = Writer::new(BufWriter::new(file));
     archive.add_file(boot::INIT, &images.program(EXOS_INIT)?).context(WRITING)?;
     add_exos(&mut archive, images, EXOS_IMAGE, root, command)?;

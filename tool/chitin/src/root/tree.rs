@@ -181,6 +181,13 @@ impl Tree {
         self.nodes.len()
     }
 
+    /// Bytes that the boot archive takes with it, or a little more.
+    pub fn packed_size(&self) -> u64 {
+        /// Bytes that a name takes, at most for all but the longest.
+        const NAME: u64 = 256;
+        self.size() + self.names() as u64 * NAME
+    }
+
     /// Writes every name under `folder` into the archive.
     ///
     /// # Errors

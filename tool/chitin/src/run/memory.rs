@@ -13,8 +13,6 @@ const USUAL_ROOM: u64 = 192;
 /// MiB for the program that are chosen beyond a large root: PostgreSQL cannot make its first database with 512.
 /// The host gives memory when the machine touches it.
 const ROOM: u64 = 1280;
-/// Bytes that a name of the root takes, at most for all but the longest.
-const NAME: u64 = 256;
 /// A choice is a multiple of so many MiB.
 const STEP: u64 = 64;
 
@@ -23,8 +21,7 @@ const STEP: u64 = 64;
 /// # Errors
 /// When what was asked for is too little, or the host has too little.
 pub fn choose(asked: Option<u64>, root: &Tree) -> Result<u64> {
-    let size = (root.size() + root.names() as u64 * NAME).div_ceil(1 << 20);
-    choice(asked, size, size::host_memory() >> 20).map_err(Failure::new)
+    choice(asked, root.packed_size().div_ceil(1 << 20), size::host_memory() >> 20).map_err(Failure::new)
 }
 
 fn choice(asked: Option<u64>, root: u64, host: u64) -> std::result::Result<u64, String> {

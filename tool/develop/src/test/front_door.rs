@@ -119,6 +119,12 @@ const VISITS: &[Visit] = &[
     plain("a_variable_without_a_name", "$chitin run -e =1 -- /bin/true", 2, "given as NAME=VALUE"),
     plain("a_trace_of_nothing", "$chitin run --trace weather -- /bin/true", 2, "invalid value 'weather'"),
     plain("too_little_memory", "$chitin run -m 1M -- /bin/true", 125, "--memory 1M is too little"),
+    plain(
+        "a_root_that_no_machine_is_loaded_with",
+        "mkdir -p large/bin && cp /bin/true large/bin && truncate -s 2100M large/holes && $chitin run --root large -- /bin/true",
+        125,
+        "this root is 2101 MiB, and QEMU loads a machine with 2000 MiB of one at most",
+    ),
     plain("more_memory_than_there_is", "$chitin run -m 999999999G -- /bin/true", 125, "QEMU "),
     well("the_least_memory_is_enough", "$chitin run -m 34M -c 4 -- /bin/sh -c 'seq 1000 | sort -n | tail -n 1'", "1000\n"),
     plain("a_root_that_is_not_there", "$chitin run --root none -- /bin/true", 125, "--root none: No such file"),
