@@ -5,7 +5,7 @@
 //! how often the short clocks have wrapped around in the fine one, however long the host let this machine wait.
 
 use crate::apic;
-use crate::interrupt_table::wait_for_interrupt;
+use crate::interrupt_table::{take_pending_interrupts, wait_for_interrupt};
 use crate::reference_clock::{Reference, time_stamp};
 
 /// How long the rough measurement spins, and the fine one halts, as fractions of a second.
@@ -120,6 +120,7 @@ fn fine(reference: &Reference, rough: Frequencies) -> Option<Frequencies> {
     wait_for_interrupt();
     let to = read(reference);
     apic::stop_timer();
+    take_pending_interrupts();
     let stamp = to.stamp.saturating_sub(from.stamp);
     let reference_phase = to.reference.wrapping_sub(from.reference) & reference.mask();
     let timer_phase = (from.timer + u64::from(period)).saturating_sub(to.timer) % u64::from(period);

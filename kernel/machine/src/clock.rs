@@ -4,7 +4,7 @@
 //! cannot be set is corrected by its CPU's offset. So time is one and never runs backwards on a CPU.
 
 use crate::features::{Features, write_msr};
-use crate::interrupt_table::wait_for_interrupt;
+use crate::interrupt_table::{take_pending_interrupts, wait_for_interrupt};
 use crate::reference_clock::{Reference, time_stamp};
 use crate::time_scale::{NANOSECONDS, TimeScale};
 use crate::{apic, calibration, per_cpu};
@@ -143,4 +143,5 @@ pub(crate) fn halt_until(deadline: u64, done: impl Fn() -> bool) {
         wait_for_interrupt();
     }
     stop_timer();
+    take_pending_interrupts();
 }

@@ -95,3 +95,10 @@ pub(crate) fn wait_for_interrupt() {
     // SAFETY: the booting table handles every interrupt; STI takes effect after HLT began, so none is lost.
     unsafe { asm!("sti", "hlt", "cli") };
 }
+
+/// Takes the interrupts that have come already; interrupts are off again on return. Only while booting. A timer that
+/// was just stopped may have ended before.
+pub(crate) fn take_pending_interrupts() {
+    // SAFETY: the booting table handles every interrupt, which is taken before or after the NOP.
+    unsafe { asm!("sti", "nop", "cli") };
+}
