@@ -277,16 +277,28 @@ impl ProcessTable {
         self.send_to_some(|other| other.group == group, |other| self.send(other, information))
     }
 
+    /// Looks again until there is no other one. A process that has the signal makes no child before it has acted on it
+    /// (`process::fork`), so this finds the children that were being made.
     fn send_to_some(
         self,
         wanted: impl Fn(&ProcessInfo) -> bool,
         send: impl Fn(&ProcessInfo) -> Result<()>,
     ) -> Result<()> {
-        let all = self.all_and_ended();
-        let outcomes: Vec<Result<()>> = all.iter().filter(|other| wanted(other)).map(send).collect();
-        match outcomes.iter().any(Result::is_ok) {
+        /// Processes that handle the signal may go on making children.
+        const LOOKS: usize = 20;
+        let mut told: Vec<(u64, Result<()>)> = Vec::new();
+        for _ in 0..LOOKS {
+            let is_new = |other: &ProcessInfo| told.iter().all(|(number, _)| *number != other.number);
+            let all = self.all_and_ended();
+            let new: Vec<_> = all.iter().filter(|other| wanted(other) && is_new(other)).collect();
+            if new.is_empty() {
+                break;
+            }
+            told.extend(new.into_iter().map(|other| (other.number, send(other))));
+        }
+        match told.iter().any(|(_, outcome)| outcome.is_ok()) {
             true => Ok(()),
-            false => Err(outcomes.into_iter().find_map(Result::err).unwrap_or(Errno::ESRCH)),
+            false => Err(told.into_iter().find_map(|(_, outcome)| outcome.err()).unwrap_or(Errno::ESRCH)),
         }
     }
 }

@@ -43,6 +43,10 @@ impl Errno {
     /// told `EINTR`.
     pub const INTERRUPTED_FOR_GOOD: Self = Self::new(516);
 
+    /// A signal came before the call had an effect: the call is made again once it was acted on, whatever handles it
+    /// (signal(7), as `fork` always is).
+    pub const MADE_AGAIN: Self = Self::new(513);
+
     /// A copy from or to the program faulted while the thread held a lock that the page fault handler needs. The range
     /// must be prepared again, as `copy::with_range` does. A program gets `EFAULT`.
     pub const FAULT_UNDER_LOCK: Self = Self::new(517);

@@ -222,6 +222,7 @@ pub fn result(result: Result<u64, Errno>) -> String {
         Ok(value) => format!("{value:#x}"),
         Err(Errno::FAULT_UNDER_LOCK) => result_of(Errno::EFAULT),
         Err(Errno::INTERRUPTED_FOR_GOOD) => result_of(Errno::EINTR),
+        Err(Errno::MADE_AGAIN) => "? ERESTARTNOINTR (To be restarted)".into(),
         Err(error) => result_of(error),
     }
 }
@@ -377,6 +378,7 @@ mod tests {
         assert_eq!(result(Ok(0x7f00_0000_0000)), "0x7f0000000000");
         assert_eq!(result(Err(Errno::ENOENT)), "-1 ENOENT (No such file or directory)");
         assert_eq!(result(Err(Errno::FAULT_UNDER_LOCK)), "-1 EFAULT (Bad address)");
+        assert_eq!(result(Err(Errno::MADE_AGAIN)), "? ERESTARTNOINTR (To be restarted)");
         assert_eq!([signal(11), signal(34), signal(0)], ["SIGSEGV", "SIGRT_2", "0"]);
     }
 

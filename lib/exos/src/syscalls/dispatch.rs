@@ -46,6 +46,7 @@ impl Call<'_> {
     fn fail(&mut self, number: u64, error: Errno) {
         match error {
             Errno::EINTR if restarts(number) => make_again(self.context),
+            Errno::MADE_AGAIN => make_again(self.context),
             Errno::INTERRUPTED_FOR_GOOD => self.context.registers.rax = Errno::EINTR.to_register(),
             Errno::FAULT_UNDER_LOCK => self.context.registers.rax = Errno::EFAULT.to_register(),
             error => self.context.registers.rax = error.to_register(),

@@ -21,24 +21,27 @@ use crate::hw::mapping::{Mappings, PAGE_WORDS};
 use crate::process::current::{process, thread};
 use crate::process::pager::OwnPages;
 use crate::process::process_record::Process;
-use crate::signal::Mailbox;
+use crate::signal::{self, Mailbox};
 use crate::{budget, wait};
 use abi::budget::Resource;
 use abi::page_table::{MapRow, PAGE, PRESENT, WRITE};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+use core::sync::atomic::fence;
 use fork_locks::AllLocks;
 use fork_state::{ChildMemory, ForkState, Options};
 use linux_abi::address_map::{PAGE_SIZE, PARENT_MAILBOX};
 use linux_abi::errno::{Errno, Result};
+use linux_raw_sys::general as linux;
 use runtime::address_space::Access;
 use runtime::page::Allocator;
 use runtime::upcall::Context;
 use runtime::vector;
 use runtime::window::WINDOW_PAGES;
 use runtime::{PageNumber, critical_section, heap};
+use unix_core::signal::set::bit;
 use vm::address_space::AddressSpace;
 use vm::page_record::{COPY_ON_WRITE, page_of};
 use vm::spawn_cache::SharedMappings;
@@ -109,10 +112,15 @@ fn fill(ready: &mut SpareEnvironment, nursery: &mut SpawnCache, context: &Contex
         drop(files);
         inherited.set_memory(program_of_child(ready, nursery));
     }
+    let only_kill = begins || inherited.options.vfork_link.is_some();
     let copied = copy(ready, nursery, inherited)?;
-    introduce(ready);
     let is_known = begins || copied.holds_open_files;
-    endow(&ready.made, is_known).inspect_err(|_| process().keep_copies_beside(nursery, &copied.pages))?;
+    let given = endow(&ready.made, is_known).and_then(|()| {
+        // The server, which sends SIGKILL, knows it before others find it.
+        introduce(ready);
+        act_first(only_kill)
+    });
+    given.inspect_err(|_| process().keep_copies_beside(nursery, &copied.pages))?;
     Ok(copied)
 }
 
@@ -129,6 +137,23 @@ fn program_of_child(ready: &mut SpareEnvironment, nursery: &mut SpawnCache) -> C
     let request = process().exec.lock();
     let tables = request.as_ref().and_then(|request| nursery.prepare_program(ready, request));
     ChildMemory { tables: tables.unwrap_or_default(), ..ChildMemory::default() }
+}
+
+/// Whether no signal has come that must be acted on first. The sender of a signal to a group looks at its members again after the
+/// last one: it finds the child, which is known by now. Or what it sent to the parent is seen here. So no process
+/// escapes by forking.
+fn act_first(only_kill: bool) -> Result<()> {
+    /// Signals that a parent often gets for itself alone.
+    const ITS_OWN: u64 = bit(linux::SIGCHLD)
+        | bit(linux::SIGCONT)
+        | bit(linux::SIGURG)
+        | bit(linux::SIGWINCH)
+        | bit(linux::SIGPROF)
+        | bit(linux::SIGVTALRM);
+    fence(SeqCst);
+    let others = if only_kill { 0 } else { signal::pending() & !ITS_OWN };
+    let is_killed = signal::waiting() & bit(linux::SIGKILL) != 0;
+    if is_killed || others != 0 { Err(Errno::MADE_AGAIN) } else { Ok(()) }
 }
 
 /// Makes it known before it runs: others can send to it, and it begins in its parent's process group.
