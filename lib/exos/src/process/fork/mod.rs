@@ -139,12 +139,13 @@ fn program_of_child(ready: &mut SpareEnvironment, nursery: &mut SpawnCache) -> C
     ChildMemory { tables: tables.unwrap_or_default(), ..ChildMemory::default() }
 }
 
-/// Whether no signal has come that must be acted on first. The sender of a signal to a group looks at its members again after the
-/// last one: it finds the child, which is known by now. Or what it sent to the parent is seen here. So no process
-/// escapes by forking.
+/// Whether no signal has come that must be acted on first. The sender of a signal to a group looks at its members again
+/// after the last one: it finds the child, which is known by now. Or what it sent to the parent is seen here. So no
+/// process escapes by forking.
 fn act_first(only_kill: bool) -> Result<()> {
-    /// Signals that a parent often gets for itself alone.
+    /// Signals that a parent often gets for itself alone: a timer of it could be due in each attempt.
     const ITS_OWN: u64 = bit(linux::SIGCHLD)
+        | bit(linux::SIGALRM)
         | bit(linux::SIGCONT)
         | bit(linux::SIGURG)
         | bit(linux::SIGWINCH)
