@@ -23,7 +23,7 @@ const MOST: u64 = 2000;
 
 /// # Errors
 /// When no machine can be loaded with this root.
-pub fn check_size(root: &Tree) -> Result<()> {
+fn check_size(root: &Tree) -> Result<()> {
     let size = root.packed_size().div_ceil(1 << 20);
     if size <= MOST {
         return Ok(());
